@@ -98,14 +98,16 @@ def _on_embedded_broker() -> Iterator[Topic]:
 
 @contextmanager
 def _on_kafka() -> Iterator[Topic]:
-    from tests.kafka.find import find_kafka
+    from tests.kafka.cluster import KafkaCluster
+    from tests.kafka.kafka import Kafka
 
     print(
         "Kafka: at KAFKA_BOOTSTRAP_SERVERS if that is set, else from Maven artifacts (the first time a download of about 55 MB,"
     )
     print("5 seconds to a few minutes; kept in the cache folder of the user)", flush=True)
     with _step("Starting Kafka"):
-        kafka = find_kafka()
+        named = os.environ.get("KAFKA_BOOTSTRAP_SERVERS")
+        kafka = Kafka(named) if named else KafkaCluster()
     with kafka:
         print(f"Kafka is at {kafka.bootstrap_servers}", flush=True)
         topic = kafka.create_topic(_topic_name(), PARTITIONS, config=dict(CONFIGS))

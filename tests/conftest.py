@@ -18,8 +18,6 @@ from tests.faults.exactly_once.class_archive import java_options
 
 pytest_plugins = [
     "tests.kafka.fixtures",
-    "tests.kafka.transaction_fixtures",
-    "tests.kafka.version_fixtures",
     "tests.registry.fixtures",
     "tests.scheduling",
     "tests.security.kdc",

@@ -214,9 +214,7 @@ ONLY_IN_ALL: Final[Mapping[str, str]] = {
     "SIGKILL of an executor": "another Java to start; its death is that of its workers, which stays",
     "SIGKILL of processes that write dead letters": "a minute; the kills that stay lose rows with and without letters alike",
     "a stage that is run again": "30 s; the replayed batch with other partitioning stays",
-    "a task raises mid-write and is retried": "a driver of its own; a killed worker's task is retried in make test",
     "executors and workers of a cluster lost and added": "two minutes and a standalone cluster; a killed worker stays",
-    "several queries with one prefix and one log": "80 s; without Spark two queries share a log in tests/exactly_once",
     "the driver of a batch job dies for good": "a driver's start each; recover and abort of what a job left stay in tests/cli",
     "speculation": "a standalone cluster; a late transaction of a killed task stays",
 }

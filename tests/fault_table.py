@@ -24,7 +24,7 @@ END: Final = "<!-- end -->"
 _MARK: Final = "mark.fault("
 _KIND: Final = "broker_kind"
 """The fixture by which a test runs on real Kafka as well."""
-_PLUGINS: Final = tuple(f"kafka/{name}.py" for name in ("fixtures", "transaction_fixtures", "version_fixtures"))
+_PLUGIN: Final = "kafka/fixtures.py"
 _REAL: Final = ("mark.kafka", "only_real_kafka", "only_versions")
 
 
@@ -94,7 +94,7 @@ class _Fixture:
 def _scopes(path: Path, folder: Path) -> list[Mapping[str, _Fixture]]:
     """Returns the fixtures that a file sees, the nearest first."""
     above = [parent / "conftest.py" for parent in path.parents if parent == folder or folder in parent.parents]
-    files = [path, *above, *(folder / plugin for plugin in _PLUGINS)]
+    files = [path, *above, folder / _PLUGIN]
     return [_fixtures(file) for file in files if file.exists()]
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
+from spark_kafka_sink.errors import KafkaSinkError
 from spark_kafka_sink.peer_text import quoted
 
 
@@ -36,3 +39,14 @@ def test_one_printable_line_without_secrets(text: str | bytes, secrets: tuple[st
 def test_it_is_as_long_as_its_maker_wants() -> None:
     assert quoted("a" * 50, most=40) == "a" * 40 + "..."
     assert quoted("\r\n" * 30 + "a", most=40) == "a"
+
+
+# What holds for every error of this package
+
+
+def test_what_a_terminal_would_obey_is_written_out() -> None:
+    """A broker's name of a config, for example, is any text."""
+    error = KafkaSinkError("config co\x1b[2Jpact\x07 of topic '\u202ex': ü, 漢\nand a second line")
+
+    assert error.message == r"config co\x1b[2Jpact\x07 of topic '\u202ex': ü, 漢" + "\nand a second line"
+    assert str(pickle.loads(pickle.dumps(error))) == f"[KAFKA_SINK] {error.message}"

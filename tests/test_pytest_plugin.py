@@ -73,28 +73,19 @@ def test_a_run_has_a_broker_and_topics(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ini", "arguments", "brokers"),
-    [("kafka_brokers = 3", [], "[1, 2, 3]"), ("kafka_brokers = 3", ["--kafka-brokers", "2"], "[1, 2]")],
+    ("arguments", "brokers", "release"),
+    [([], "[1, 2, 3]", "3.9"), (["--kafka-brokers", "2", "--kafka-like", "3.7"], "[1, 2]", "3.7")],
 )
-def test_the_number_of_brokers_is_an_option(tmp_path: Path, ini: str, arguments: list[str], brokers: str) -> None:
-    (tmp_path / "pytest.ini").write_text(f"[pytest]\n{ini}\nkafka_settings =\n    num.partitions=4\n    num.io.threads=2\n")
-    (tmp_path / "test_it.py").write_text(TESTS.replace("BROKERS", brokers))
-    ended = run(tmp_path, "-k", "brokers or own", *arguments)
+def test_the_number_of_brokers_and_the_release_are_options(
+    tmp_path: Path, arguments: list[str], brokers: str, release: str
+) -> None:
+    settings = "kafka_brokers = 3\nkafka_like = 3.9\nkafka_settings =\n    num.partitions=4\n    num.io.threads=2\n"
+    (tmp_path / "pytest.ini").write_text(f"[pytest]\n{settings}")
+    test = f"\n\ndef test_release(kafka_broker):\n    assert kafka_broker.cluster.config.like == {release!r}\n"
+    (tmp_path / "test_it.py").write_text(TESTS.replace("BROKERS", brokers) + test)
+    ended = run(tmp_path, "-k", "brokers or own or release", *arguments)
 
-    assert "2 passed" in ended.stdout, ended.stdout + ended.stderr
-
-
-@pytest.mark.parametrize(
-    ("ini", "arguments", "release"),
-    [("", [], "4.1"), ("kafka_like = 3.9", [], "3.9"), ("kafka_like = 3.9", ["--kafka-like", "3.7"], "3.7")],
-)
-def test_the_release_is_an_option(tmp_path: Path, ini: str, arguments: list[str], release: str) -> None:
-    (tmp_path / "pytest.ini").write_text(f"[pytest]\n{ini}\n")
-    test = f"def test_it(kafka_broker):\n    assert kafka_broker.cluster.config.like == {release!r}\n"
-    (tmp_path / "test_it.py").write_text(test)
-    ended = run(tmp_path, *arguments)
-
-    assert "1 passed" in ended.stdout, ended.stdout + ended.stderr
+    assert "3 passed" in ended.stdout, ended.stdout + ended.stderr
 
 
 SECURE = """
@@ -149,13 +140,6 @@ def test_a_run_without_kafka_imports_nothing_of_it(tmp_path: Path) -> None:
     ended = run(tmp_path)
 
     assert "1 passed" in ended.stdout, ended.stdout
-
-
-def test_the_fixtures_say_what_they_are_for(tmp_path: Path) -> None:
-    shown = run(tmp_path, "--fixtures").stdout
-
-    assert "kafka_broker [session scope]" in shown
-    assert "kafka_topic" in shown
 
 
 @pytest.mark.parametrize("arguments", [[], ["-p", PLUGIN]], ids=["found", "named as well"])

@@ -20,14 +20,11 @@ from tests.tiers import (
     PLACES_OF_ALL,
     WHOLE,
     Tier,
-    group_of,
-    is_for_oldest,
     marks_of,
     real_twins,
     tiers_of,
     twin_name,
 )
-from tests.timings import report
 
 ROOT = Path(__file__).parents[1]
 
@@ -48,22 +45,6 @@ ROOT = Path(__file__).parents[1]
 )
 def test_a_test_has_its_tiers_by_its_marks(marks: tuple[str, ...], has_real_twin: bool, tiers: set[Tier]) -> None:
     assert tiers_of(marks, has_real_twin=has_real_twin) == tiers
-
-
-@pytest.mark.parametrize(
-    ("marks", "fixtures", "group"),
-    [
-        ({"spark", "chaos"}, (), "chaos"),
-        ({"spark"}, ("apicurio",), "spark"),
-        ({"java"}, ("tmp_path", "apicurio"), "spark"),
-        ({"java"}, (), "tests/test_x.py"),
-        ({"kafka"}, (), "kafka"),
-        ({"kafka"}, ("kafka3",), "kafka3"),
-        ({"embedded"}, ("kafka3",), "tests/test_x.py"),
-    ],
-)
-def test_tests_that_share_something_costly_share_a_worker(marks: set[str], fixtures: tuple[str, ...], group: str) -> None:
-    assert group_of(marks, "tests/test_x.py", fixtures) == group
 
 
 @pytest.mark.slow
@@ -95,23 +76,6 @@ def test_one_version_of_kafka_follows_the_other(request: pytest.FixtureRequest) 
     parameters = [item.callspec.params for item in calls if hasattr(item, "callspec")]
     versions = [each["kafka_version"] for each in parameters if "kafka_version" in each]
     assert [version for version, _ in groupby(versions)] == sorted(set(versions))
-
-
-@pytest.mark.parametrize(
-    ("marks", "file", "is_for"),
-    [
-        ({"spark", "embedded"}, "tests/spark/test_x.py", True),
-        ({"spark", "kafka"}, "tests/spark/test_x.py", False),
-        ({"spark", "embedded", "chaos"}, "tests/spark/test_x.py", False),
-        ({"embedded"}, "tests/spark/test_x.py", False),
-        # Nothing runs these with the oldest pyspark.
-        ({"spark", "embedded"}, "tests/jobs/test_x.py", False),
-    ],
-)
-def test_only_what_runs_with_the_oldest_pyspark_is_left_out_of_the_run_with_the_newest(
-    marks: set[str], file: str, is_for: bool
-) -> None:
-    assert is_for_oldest(marks, file) is is_for
 
 
 def test_every_test_is_in_make_test_or_says_why_not(pytestconfig: pytest.Config) -> None:
@@ -147,16 +111,3 @@ def test_every_fault_happens_in_make_test_or_says_why_not(pytestconfig: pytest.C
 @pytest.mark.parametrize("place", [*PLACES_OF_ALL, *NOT_QUICK])
 def test_what_a_tier_does_not_collect_exists(place: str) -> None:
     assert (ROOT / place).is_dir() if place.endswith("/") else (ROOT / place).is_file()
-
-
-def test_the_report_names_slow_tests_and_folders_over_their_budget() -> None:
-    lines = report(
-        {"tests/a/test_x.py::test_y[1]": 3.0, "tests/a/b/test_z.py::test": 2.0, "tests/test_q.py::test": 1.0},
-        {"spark": 2.5},
-        {"tests/a": 4},
-    )
-    assert "     3.0 s  tests/a/test_x.py::test_y[1]" in lines
-    assert "     2.5 s  spark" in lines
-    assert "     5.0 s  tests/a (budget 4 s)" in lines
-    assert "     1.0 s  tests" in lines
-    assert lines[-1] == "OVER ITS BUDGET: tests/a took 5 s and may take 4 s (BUDGETS in tests/tiers.py)"

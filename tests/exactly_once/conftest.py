@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -11,7 +12,7 @@ from spark_kafka_sink.exactly_once import failpoints
 from spark_kafka_sink.exactly_once.commit_log import CommitLog
 from spark_kafka_sink.options.commit_log_options import CommitLogSettings
 from tests.exactly_once.opened import client_of, new_id
-from tests.exactly_once.queries import CutError, Query
+from tests.exactly_once.queries import Cut, CutError, Query
 from tests.kafka.embedded import EmbeddedKafka
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
@@ -43,19 +44,20 @@ def _query(kafka: Kafka, new_topic: NewTopic, clients: dict[str, ClusterClient])
 
 
 @pytest.fixture
-def cut(monkeypatch: pytest.MonkeyPatch) -> Callable[[str | None], None]:
-    """Lets the driver die at a failpoint; None: it lives again."""
-    at: list[str | None] = [None]
+def cut(monkeypatch: pytest.MonkeyPatch) -> Cut:
+    """`with cut("prepared.after")`: the driver dies at this failpoint."""
 
-    def reach(name: str, batch: int) -> None:
-        if name == at[0]:
-            raise CutError
+    @contextmanager
+    def dies(where: str) -> Iterator[None]:
+        def reach(name: str, batch: int) -> None:
+            if name == where:
+                raise CutError
 
-    def set_to(name: str | None) -> None:
-        at[0] = name
+        with monkeypatch.context() as patched, pytest.raises(CutError):
+            patched.setattr(failpoints, "reach", reach)
+            yield
 
-    monkeypatch.setattr(failpoints, "reach", reach)
-    return set_to
+    return dies
 
 
 # A broker whose faults hit nobody else

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
+import pytest
+
 from spark_kafka_sink.client.cluster_client import ClusterClient
+from spark_kafka_sink.errors import OptionError
+from spark_kafka_sink.exactly_once import failpoints
 from spark_kafka_sink.exactly_once.commit_log import CommitLog
 from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction
 from spark_kafka_sink.exactly_once.committer import CommitReport, Committer
@@ -19,6 +25,23 @@ from tests.waiting import until
 
 PREFIX = "committer-test"
 OPTIONS = f"--prefix {PREFIX}"
+
+Cut = Callable[[str], AbstractContextManager[None]]
+
+CUTS = [
+    "commit.start",
+    "log.before",
+    "log.after",
+    "prepared.before",
+    "prepared.after",
+    "end.before",
+    "end.after",
+    "complete.before",
+    "complete.after",
+    "commit.end",
+]
+# Before and after each of the records, and halfway between them.
+SHOW_MOST = ["prepared.before", "prepared.after", "end.after", "complete.after"]
 
 
 class CutError(Exception):
@@ -80,3 +103,18 @@ class Query:
     def expect(self, *values: str) -> None:
         """These are visible, soon: EndTxn answers before the markers are in the partitions."""
         until(self.visible, lambda found: found == sorted(values), f"{sorted(values)} visible")
+
+
+def unusable(log: CommitLog, deadline: float) -> None:
+    raise OptionError("option commit.log.topic: it was made anew", option="commit.log.topic")
+
+
+def once_at(monkeypatch: pytest.MonkeyPatch, where: str, meanwhile: Callable[[], object]) -> None:
+    """Does something when a commit has come to a failpoint for the first time."""
+    left = [meanwhile]
+
+    def reach(name: str, batch: int) -> None:
+        if name == where and left:
+            left.pop()()
+
+    monkeypatch.setattr(failpoints, "reach", reach)

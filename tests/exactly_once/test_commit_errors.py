@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from spark_kafka_sink.errors import DeadlineError
-from spark_kafka_sink.exactly_once.commit_errors import RowVisibility, batch_aborted, commit_stopped, commit_timeout
+from spark_kafka_sink.exactly_once.commit_errors import RowVisibility, commit_stopped, commit_timeout
 from spark_kafka_sink.exactly_once.commit_log_topic import HOW_TO_LOOK
-from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State, TaskRows
+from spark_kafka_sink.exactly_once.commit_record import CommitRecord, State
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.exactly_once.rules import Reason, View
-from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 
 BATCH = MicroBatch("q", 7)
 
@@ -31,11 +28,6 @@ BATCH = MicroBatch("q", 7)
 )
 def test_what_may_be_the_user_s_own_doing_is_named(reason: Reason, to_do: str) -> None:
     assert to_do in str(commit_stopped(BATCH, View(7, ()), reason, ""))
-
-
-def test_a_clock_that_is_ahead_makes_transactions_look_old() -> None:
-    said = str(batch_aborted(BATCH, (), [TransactionHandle("id", 1, 0, 2, 3)]))
-    assert "this machine's clock must not be ahead of the brokers'" in said
 
 
 @pytest.mark.parametrize(
@@ -63,24 +55,6 @@ def test_before_a_lost_log_begins_again_at_a_batch_a_person_looks_whether_its_ro
         "3. if its log was deleted: set commit.log.start=7 as well, but first look whether rows of this batch are visible,"
         f" because that start writes them again: {HOW_TO_LOOK}"
     )
-
-
-def test_rows_that_somebody_else_may_have_committed_are_not_said_to_be_invisible() -> None:
-    own = (PreparedTransaction(TransactionHandle("id", 1, 0, 2, 3), 0, 0),)
-    view = View(7, own, read=True, last=CommitRecord("q", 8, State.COMPLETE, "r", 5))
-    assert "3 rows of this run are not visible" in str(commit_stopped(BATCH, view, Reason.BEHIND, ""))
-    assert "not visible" not in str(commit_stopped(BATCH, view, Reason.BEHIND, "", is_invisible=False))
-
-
-def test_what_spark_passed_is_said_if_it_is_not_what_was_stored() -> None:
-    own = (PreparedTransaction(TransactionHandle("id", 1, 0, 2, 3), 0, 0),)
-    last = CommitRecord("q", 8, State.COMPLETE, "r", 5, tasks=(TaskRows(0, 5, 0),))
-    view = View(7, own, read=True, last=last, tasks=(TaskRows(0, 3, 0),))
-    assert "that Spark passed" not in str(commit_stopped(BATCH, view, Reason.BEHIND, ""))
-    view = View(7, own, read=True, last=replace(last, tasks=(TaskRows(0, 6, 0),)), tasks=(TaskRows(0, 4, 0),))
-    said = str(commit_stopped(BATCH, view, Reason.BEHIND, ""))
-    assert "3 rows, of 4 that Spark passed to tasks, of this run are not visible" in said
-    assert "batch 8, complete, 5 rows, of 6 that Spark passed to tasks." in said
 
 
 JOB = MicroBatch("job-1", 0)

@@ -6,15 +6,19 @@ import json
 
 import pytest
 
+from spark_kafka_sink.broker.broker_config import BrokerConfig
+from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.client.cluster_client import ClusterClient
-from spark_kafka_sink.exactly_once.commit_log import CommitLog, partition_of
-from spark_kafka_sink.exactly_once.commit_record import State, encode_key
+from spark_kafka_sink.exactly_once.commit_log import CommitLog, LoggedRecord, old_jobs, partition_of
+from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State, encode_key
 from spark_kafka_sink.exactly_once.log_writer import ClaimLostError
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
 from spark_kafka_sink.options.commit_log_options import CommitLogSettings
-from tests.exactly_once.logged import a_record, committed, query, until_committed
-from tests.exactly_once.opened import client_of, new_id, soon
+from spark_kafka_sink.producer.transactions.handle import TransactionHandle
+from tests.exactly_once.opened import a_record, client_of, new_id, query, soon, until_committed
+from tests.kafka.fixtures import only_real_kafka
 from tests.kafka.kafka import Kafka
+from tests.kafka.witness import read_topic
 from tests.tiers import whole_but
 
 
@@ -22,11 +26,6 @@ from tests.tiers import whole_but
 def transaction_version(request: pytest.FixtureRequest) -> int:
     version: int = request.param
     return version
-
-
-def test_a_query_that_nobody_knows_has_no_record(log: CommitLog) -> None:
-    assert log.claim(query(), soon()).last is None
-    assert log.last_records(soon()).records == {}
 
 
 def test_to_read_last_records_makes_no_topic(log: CommitLog, settings: CommitLogSettings, transaction_kafka: Kafka) -> None:
@@ -97,19 +96,7 @@ def test_who_claims_later_takes_the_log_from_who_claimed_before(
     assert log.claim(ids, soon()).last == wanted
 
 
-def test_who_lost_the_claim_between_two_records_writes_no_more(
-    log: CommitLog, client: ClusterClient, settings: CommitLogSettings
-) -> None:
-    ids = query()
-    first = log.claim(ids, soon())
-    first.write(prepared := a_record(ids, 1), soon())
-    second = CommitLog(client, settings).claim(ids, soon())
-    with pytest.raises(ClaimLostError):
-        first.write(a_record(ids, 1, State.COMPLETE), soon())
-
-    assert second.last == log.claim(ids, soon()).last == prepared
-
-
+@pytest.mark.fault("spark", "several queries with one prefix and one log")
 def test_queries_of_one_partition_do_not_disturb_each_other(log: CommitLog, settings: CommitLogSettings) -> None:
     wanted = partition_of(query().query_id, settings.partitions)
     same = [ids for ids in (query() for _ in range(100)) if partition_of(ids.query_id, settings.partitions) == wanted][:3]
@@ -147,14 +134,6 @@ def test_a_query_that_was_forgotten_has_no_record(client: ClusterClient, setting
     assert CommitLog(client, settings).last_records(soon()).records == {}
 
 
-def test_to_forget_what_is_not_there_writes_nothing(
-    log: CommitLog, settings: CommitLogSettings, transaction_kafka: Kafka
-) -> None:
-    log.claim(query(), soon()).forget(soon())
-
-    assert committed(transaction_kafka, settings) == []
-
-
 def test_a_topic_that_was_made_anew_is_read_from_its_start(
     log: CommitLog, settings: CommitLogSettings, transaction_kafka: Kafka, client: ClusterClient
 ) -> None:
@@ -171,3 +150,78 @@ def test_a_topic_that_was_made_anew_is_read_from_its_start(
     assert log.claim(ids, soon()).last is None
     assert log.claim(again, soon()).last == wanted
     assert [each.record for each in log.last_records(soon()).records.values()] == [wanted]
+
+
+# What the commit log may forget of batch jobs, and when
+
+
+NOW_MS = 1_000_000_000
+HOUR_MS = 3_600_000
+
+
+@pytest.mark.parametrize(
+    ("state", "hours", "is_old"),
+    [
+        (State.COMPLETE, 47, False),
+        (State.COMPLETE, 49, True),
+        (State.CLOSED, 0.9, False),
+        (State.CLOSED, 1.1, True),
+        (State.ABORTED, 1.1, True),
+        (State.PREPARED, 10_000, False),
+        (State.REPLAY, 10_000, False),
+    ],
+)
+def test_that_a_job_is_complete_is_remembered_for_two_days(state: State, hours: float, *, is_old: bool) -> None:
+    job, query = (LoggedRecord(CommitRecord(name, 0, state, "r", 5), 0, int(NOW_MS - hours * HOUR_MS)) for name in ("job-1", "q"))
+    assert old_jobs([job, query], "prefix", NOW_MS) == ([job.record] if is_old else [])
+
+
+# The commit log after Kafka has compacted it: as short as there are queries, and nothing that counts is gone
+
+
+# Each is over half of a chunk, two are a segment of 1 MB.
+LARGE = "x" * 600_000
+BATCHES = 12
+
+
+def record(ids: TransactionalIds, batch: int, transactions: int) -> CommitRecord:
+    handles = [TransactionHandle(ids.for_slot("a", n), n, 0, 2, 1, ((LARGE, "0"),)) for n in range(transactions)]
+    prepared = tuple(PreparedTransaction(handle, n, 7) for n, handle in enumerate(handles))
+    return CommitRecord(ids.query_id, batch, State.COMPLETE, new_id("record"), transactions, prepared)
+
+
+def write_and_read_when_compacted(kafka: Kafka) -> None:
+    settings = CommitLogSettings(new_id("commits"), partitions=1)
+    lasting, ended, busy = (TransactionalIds(new_id("prefix"), new_id("query")) for _ in range(3))
+    with client_of(kafka) as client:
+        log = CommitLog(client, settings)
+        log.claim(lasting, soon()).write(first := record(lasting, 0, 2), soon())
+        claim = log.claim(ended, soon())
+        claim.write(record(ended, 0, 3), soon())
+        claim.forget(soon())
+        claim = log.claim(busy, soon())
+        for batch in range(BATCHES):
+            claim.write(last := record(busy, batch, 1 + batch % 3), soon())
+        written = 2 + 6 + BATCHES * 2
+        kafka.wait_for(
+            lambda: len(read_topic(kafka.bootstrap_servers, settings.topic)) < written - 6, f"{settings.topic} compacted", 60
+        )
+        warm = [log.claim(ids, soon()).last for ids in (lasting, ended, busy)]
+        cold = CommitLog(client, settings)
+
+        assert [cold.claim(ids, soon()).last for ids in (lasting, ended, busy)] == warm == [first, None, last]
+        found = {query_id: each.record for query_id, each in cold.last_records(soon()).records.items()}
+        assert found == {each.query_id: each for each in (first, last)}
+    kafka.delete_topic(settings.topic)
+
+
+@pytest.mark.embedded
+def test_what_an_embedded_broker_compacts_is_read_as_before() -> None:
+    with EmbeddedBroker(config=BrokerConfig(log_cleaner_backoff_ms=100)) as broker:
+        write_and_read_when_compacted(Kafka(broker.bootstrap_servers))
+
+
+@pytest.mark.whole("10 s until Kafka compacts; the test before it has an embedded broker")
+@only_real_kafka  # the embedded one that tests share compacts too seldom
+def test_what_kafka_compacts_is_read_as_before(kafka: Kafka) -> None:
+    write_and_read_when_compacted(kafka)

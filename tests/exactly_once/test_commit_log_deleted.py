@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from spark_kafka_sink.errors import BatchAbortedError, CommitStoppedError, OptionError
@@ -15,7 +13,7 @@ from spark_kafka_sink.exactly_once.resolving import Refusal, Refused
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
 from tests.exactly_once.opened import new_id, soon
-from tests.exactly_once.queries import PREFIX, CutError, Query
+from tests.exactly_once.queries import PREFIX, Cut, Query, once_at
 from tests.tiers import whole_but
 
 pytestmark = pytest.mark.slow
@@ -60,14 +58,12 @@ def test_a_log_that_is_deleted_between_two_batches_is_told_in_30_seconds(
 
 @pytest.mark.fault("spark", "the commit log's topic is deleted between batches")
 def test_when_it_is_deleted_in_the_middle_of_a_commit_nobody_says_that_the_rows_are_invisible(
-    query: Query, cut: Callable[[str | None], None], monkeypatch: pytest.MonkeyPatch
+    query: Query, cut: Cut, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(commit_log_topic, "DELETED_AFTER_S", 1.0)
     committer, own = query.committer(), query.write("a")
-    cut("prepared.after")
-    with pytest.raises(CutError):
+    with cut("prepared.after"):
         committer.commit(MicroBatch(query.id, 0), own)
-    cut(None)
     query.kafka.delete_topic(query.log_topic)
     with pytest.raises(CommitLogDeletedError) as caught:
         committer.commit(MicroBatch(query.id, 0), own)
@@ -83,14 +79,7 @@ def test_one_that_is_made_again_in_the_middle_of_a_commit_does_not_say_that_its_
     query: Query, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An empty log says of batch 0 that nothing is prepared, and the transactions are committed."""
-    made: list[str] = []
-
-    def reach(name: str, batch: int) -> None:
-        if name == where and not made:
-            made.append(name)
-            make_again(query)
-
-    monkeypatch.setattr(failpoints, "reach", reach)
+    once_at(monkeypatch, where, lambda: make_again(query))
     committer, batch, own = query.committer(), MicroBatch(query.id, 0), query.write("a")
     for _ in range(2):  # repeated, as after a timeout
         with pytest.raises(
@@ -102,7 +91,6 @@ def test_one_that_is_made_again_in_the_middle_of_a_commit_does_not_say_that_its_
         assert "Look whether they are before you set commit.log.start=0, which writes them again." in note
     with pytest.raises(CommitLogDeletedError):
         committer.abort_job(batch, own)
-    assert made == [where]
     query.expect("a")
 
     # Another process has not seen the old log. The transactions say that they are committed.
@@ -121,17 +109,13 @@ def test_one_that_is_made_again_in_the_middle_of_a_commit_does_not_say_that_its_
 def test_one_that_is_made_again_as_no_commit_log_does_not_hide_that_rows_may_be_visible(
     query: Query, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made: list[str] = []
+    def make_another() -> None:
+        query.kafka.delete_topic(query.log_topic)
+        query.kafka.create_topic(query.log_topic, 2, 1, {"cleanup.policy": "delete"})
+        query.client.topic(query.log_topic, soon())
+        TransactionClient(query.client).init_producer_id(TransactionalIds(PREFIX, query.id).commit_log, 60_000, soon())
 
-    def reach(name: str, batch: int) -> None:
-        if name == "complete.before" and not made:
-            made.append(name)
-            query.kafka.delete_topic(query.log_topic)
-            query.kafka.create_topic(query.log_topic, 2, 1, {"cleanup.policy": "delete"})
-            query.client.topic(query.log_topic, soon())
-            TransactionClient(query.client).init_producer_id(TransactionalIds(PREFIX, query.id).commit_log, 60_000, soon())
-
-    monkeypatch.setattr(failpoints, "reach", reach)
+    once_at(monkeypatch, "complete.before", make_another)
     with pytest.raises(CommitLogDeletedError, match="was deleted and made again") as caught:
         query.commit(0, query.write("a"))
     assert "cleanup.policy=delete" in str(caught.value.__cause__)
@@ -141,19 +125,11 @@ def test_one_that_is_made_again_as_no_commit_log_does_not_hide_that_rows_may_be_
 
 @pytest.mark.fault("spark", "the commit log's topic is deleted between batches")
 def test_rows_of_an_earlier_driver_may_be_visible_when_it_is_made_again_in_the_middle_of_a_commit(
-    query: Query, cut: Callable[[str | None], None], monkeypatch: pytest.MonkeyPatch
+    query: Query, cut: Cut, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cut("prepared.after")
-    with pytest.raises(CutError):
+    with cut("prepared.after"):
         query.commit(0, query.write("a"))
-    made: list[str] = []
-
-    def reach(name: str, batch: int) -> None:
-        if name == "complete.before" and not made:
-            made.append(name)
-            make_again(query)
-
-    monkeypatch.setattr(failpoints, "reach", reach)
+    once_at(monkeypatch, "complete.before", lambda: make_again(query))
     committer = query.committer()
     for _ in range(2):
         with pytest.raises(CommitLogDeletedError, match="was deleted and made again") as caught:
@@ -184,14 +160,7 @@ def test_a_batch_that_another_driver_has_written_again_is_not_stopped(query: Que
 
 @pytest.mark.fault("spark", "the commit log's topic is deleted between batches")
 def test_a_new_run_of_a_batch_that_was_stopped_leaves_nothing_open(query: Query, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[str] = []
-
-    def reach(name: str, batch: int) -> None:
-        if name == "complete.before" and not made:
-            made.append(name)
-            make_again(query)
-
-    monkeypatch.setattr(failpoints, "reach", reach)
+    once_at(monkeypatch, "complete.before", lambda: make_again(query))
     committer, batch = query.committer(), MicroBatch(query.id, 0)
     for run in ("a", "b"):
         with pytest.raises(CommitLogDeletedError) as caught:
@@ -281,16 +250,9 @@ def test_a_first_batch_that_another_driver_commits_in_between_is_no_sign_of_a_de
     query: Query, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other, own = query.write("a"), query.write("a")
-    reached: list[str] = []
-
-    def reach(name: str, batch: int) -> None:
-        if name == "log.after" and not reached:
-            reached.append(name)
-            query.committer().commit(MicroBatch(query.id, 0), other)
-
-    monkeypatch.setattr(failpoints, "reach", reach)
+    once_at(monkeypatch, "log.after", lambda: query.commit(0, other))
     report = query.commit(0, own)
-    assert (report.rows, report.own, reached) == (0, False, ["log.after"])
+    assert (report.rows, report.own) == (0, False)
     assert query.open_ids() == []
     query.expect("a")
 
@@ -325,14 +287,10 @@ def test_a_replay_that_an_operator_asks_for_during_a_commit_is_no_sign_of_a_dele
 def test_a_job_whose_record_was_not_written_when_the_log_was_deleted_leaves_nothing_open(
     query: Query, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def reach(name: str, batch: int) -> None:
-        if name == "prepared.before":
-            query.kafka.delete_topic(query.log_topic)
-
     monkeypatch.setattr(commit_log_topic, "DELETED_AFTER_S", 1.0)
     query.id = MicroBatch.of_new_job().query_id
     own = query.write("a")
-    monkeypatch.setattr(failpoints, "reach", reach)
+    once_at(monkeypatch, "prepared.before", lambda: query.kafka.delete_topic(query.log_topic))
     with pytest.raises(CommitLogDeletedError) as caught:
         query.commit(0, own)
     assert caught.value.__notes__ == [f"batch 0 of {query.id}: 1 row of this run is not committed."]
@@ -352,11 +310,7 @@ def test_a_job_whose_rows_are_committed_is_not_left_with_a_record_that_says_none
         query.log().claim(ids, soon()).write(CommitRecord(query.id, 0, State.CLOSED, "closed", 0, own, aborted=aborted), soon())
         TransactionClient(query.client).end(handles, True, soon())
 
-    def reach(name: str, batch: int) -> None:
-        if name == "sweep.before":
-            TransactionClient(query.client).end(handles, True, soon())
-
-    monkeypatch.setattr(failpoints, "reach", reach)
+    once_at(monkeypatch, "sweep.before", lambda: TransactionClient(query.client).end(handles, True, soon()))
     assert query.committer().abort_job(MicroBatch(query.id, 0), own) == Refused(Refusal.COMMITTED)
     assert query.id not in query.log().last_records(soon()).records
 

@@ -21,8 +21,7 @@ from spark_kafka_sink.options.commit_log_options import CommitLogSettings
 from spark_kafka_sink.options.producer_options import ProducerConfig, producer_config
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.records.small_batch import NewRecord
-from tests.exactly_once.logged import a_record, query, until_committed
-from tests.exactly_once.opened import client_of, new_id, soon, writer
+from tests.exactly_once.opened import a_record, client_of, new_id, query, soon, until_committed, writer
 from tests.kafka.brokers import Brokers
 from tests.kafka.fixtures import ProxiedKafka, embedded_in_make_test
 

@@ -1,4 +1,4 @@
-"""Commit records as bytes and back."""
+"""Commit records as bytes and back, also those of the version before."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_kafka_sink.exactly_once.commit_log import partition_of
 from spark_kafka_sink.exactly_once.commit_record import (
     CHUNK_BYTES,
     CommitRecord,
@@ -23,8 +24,12 @@ from spark_kafka_sink.exactly_once.commit_record import (
     encode,
     encode_key,
 )
+from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
+from spark_kafka_sink.records.small_batch import NewRecord
 from tests.every import every
+from tests.exactly_once.opened import soon, writer
+from tests.exactly_once.queries import PREFIX, Query
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 LONG = st.integers(-(2**63), 2**63 - 1)
@@ -76,6 +81,7 @@ def test_what_is_written_is_what_is_read_in_however_many_chunks(record: CommitRe
 
 @pytest.mark.slow
 def test_the_record_of_ten_thousand_tasks_is_in_chunks_that_brokers_accept_by_default() -> None:
+    assert len(encode(a_record(200))) == 1
     made = encode(a_record(10_000))
     assert len(made) > 1
     assert max(map(len, made)) < 1_000_000  # max.message.bytes is 1 MiB and 12 bytes
@@ -89,13 +95,6 @@ def test_keys_tell_query_and_chunk(query_id: str, chunk: int) -> None:
 
 def test_each_key_stays_what_it_is_forever() -> None:
     assert encode_key("6f7c-Ä", 2) == '["6f7c-Ä",2]'.encode()
-
-
-def test_200_transactions_are_one_chunk_and_10_000_are_chunks_that_brokers_take() -> None:
-    assert len(encode(a_record(200))) == 1
-    many = encode(a_record(10_000))
-    assert len(many) > 1
-    assert max(map(len, many)) < 1_000_000
 
 
 def test_people_can_read_a_record() -> None:
@@ -224,3 +223,59 @@ def test_what_cannot_be_read_is_an_error_that_says_why(values: Mapping[int, byte
 def test_somebody_elses_keys_are_an_error(key: Any) -> None:
     with pytest.raises(CommitRecordError, match=r"topic log has a record with the key .*, which this sink did not write"):
         decode_key(key, "log")
+
+
+# A query that is upgraded in mid-life: what the version before wrote to the commit log still counts
+
+
+def log_in_format_1(query: Query, state: str, own: tuple[PreparedTransaction, ...]) -> None:
+    """Writes batch 0 to the commit log, as the first version did."""
+    value = {
+        "format": 1,
+        "query_id": query.id,
+        "batch": 0,
+        "state": state,
+        "record_id": "00ff00ff00ff00ff",
+        "rows": sum(each.handle.records for each in own),
+        "checkpoint": "",
+        "chunks": 1,
+        "chunk": 0,
+        "transactions": [
+            {
+                "id": each.handle.transactional_id,
+                "pid": each.handle.producer_id,
+                "epoch": each.handle.epoch,
+                "end_txn": {1: 4, 2: 5}[each.handle.transaction_version],
+                "rows": each.handle.records,
+                "to": each.handle.partitions,
+                "task": each.spark_partition,
+                "sum": each.checksum,
+            }
+            for each in own
+        ],
+        "committed": [],
+        "aborted": [],
+    }
+    query.log().ensure(soon())
+    ids = TransactionalIds(PREFIX, query.id)
+    log = writer(query.client, query.log_topic, ids.commit_log, partition=partition_of(query.id, 2))
+    log.append([NewRecord(encode_key(query.id, 0), json.dumps(value).encode(), 0)], soon())
+    log.commit(soon())
+
+
+def test_a_batch_that_the_version_before_has_prepared_is_committed(any_query: Query) -> None:
+    before = any_query.write("a", "b")
+    log_in_format_1(any_query, "prepared", before)
+
+    report = any_query.run(0, "a", "b")  # Spark replays it, and what it writes again is aborted
+
+    assert (report.rows, report.own) == (2, False)
+    any_query.expect("a", "b")
+    assert any_query.open_ids() == []
+
+
+def test_a_query_goes_on_after_a_batch_that_the_version_before_has_completed(any_query: Query) -> None:
+    log_in_format_1(any_query, "complete", ())
+
+    assert any_query.run(1, "c").rows == 1
+    any_query.expect("c")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, NoReturn
@@ -11,26 +11,22 @@ from typing import Any, NoReturn
 import pytest
 from confluent_kafka import Producer
 
-from spark_kafka_sink.errors import BatchAbortedError, BrokerError, CommitStoppedError, OptionError, TooManyBadRowsError
-from spark_kafka_sink.exactly_once import commit_log, failpoints
+from spark_kafka_sink.errors import BatchAbortedError, BrokerError, CommitStoppedError, OptionError
+from spark_kafka_sink.exactly_once import failpoints
 from spark_kafka_sink.exactly_once.commit_log import Claim, CommitLog, partition_of
-from spark_kafka_sink.exactly_once.commit_record import CommitRecord, CommitRecordError, PreparedTransaction, State, TaskRows
-from spark_kafka_sink.exactly_once.committer import CommitReport
+from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction, TaskRows
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
-from spark_kafka_sink.exactly_once.resolving import Refusal, Refused
 from spark_kafka_sink.exactly_once.transaction_client import Ended, TransactionClient
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
-from tests.exactly_once.opened import new_id, soon
-from tests.exactly_once.queries import OPTIONS, PREFIX, CutError, Query
+from tests.exactly_once.opened import soon
+from tests.exactly_once.queries import CUTS, OPTIONS, PREFIX, SHOW_MOST, Cut, Query, once_at, unusable
 from tests.faults.producing import numbers
 from tests.kafka.fixtures import NewTopic
 from tests.producer.transactions.transacting import scoped
 from tests.tiers import whole_but
 
 pytestmark = pytest.mark.slow
-
-Cut = Callable[[str | None], None]
 
 
 def test_the_rows_of_a_batch_become_visible_and_the_report_counts_them(query: Query) -> None:
@@ -55,14 +51,6 @@ def test_committed_twice_it_is_once(query: Query) -> None:
     again = query.commit(0, own)
     assert (again.rows, again.own, again.committed) == (0, True, 0)
     query.expect("a", "b")
-
-
-def test_a_batch_that_is_written_again_after_it_was_complete_is_aborted(query: Query) -> None:
-    query.run(0, "a", "b")
-    report = query.run(0, "b", "a")
-    assert (report.rows, report.own, report.aborted) == (0, False, 2)
-    query.run(1, "c")
-    query.expect("a", "b", "c")
 
 
 @pytest.mark.parametrize("where", ["commit.start", "prepared.after"])
@@ -101,18 +89,14 @@ def test_when_a_topic_is_replaced_in_the_middle_of_a_commit_the_rows_of_other_to
     (lost,) = query.write("c", topic=gone)
     lost = replace(lost, handle=replace(lost.handle, topic_ids=((gone, str(query.client.known().topic_id(gone))),)))
     own = (*query.write("a", "b"), lost)
-    cut("prepared.after")
-    with pytest.raises(CutError):
+    with cut("prepared.after"):
         query.commit(0, own)
-    cut(None)
     TransactionClient(query.client).end([own[0].handle], True, soon())
     query.kafka.delete_topic(gone)
     query.kafka.create_topic(gone)
     if at is not None:
-        cut(at)
-        with pytest.raises(CutError):
+        with cut(at):
             query.commit(0, query.write("a", "b", "c"))
-        cut(None)
     if is_ended:
         counted: list[int] = []
         assert query.committer().end_stopped(MicroBatch(query.id, 0), "", lambda _, of: counted.append(of.rows)) is True
@@ -128,29 +112,11 @@ def test_when_a_topic_is_replaced_in_the_middle_of_a_commit_the_rows_of_other_to
     query.expect("a", "b", "d")
 
 
-CUTS = [
-    "commit.start",
-    "log.before",
-    "log.after",
-    "prepared.before",
-    "prepared.after",
-    "end.before",
-    "end.after",
-    "complete.before",
-    "complete.after",
-    "commit.end",
-]
-# Before and after each of the records, and halfway between them.
-SHOW_MOST = ["prepared.before", "prepared.after", "end.after", "complete.after"]
-
-
 @pytest.mark.parametrize("where", whole_but(CUTS, SHOW_MOST, "a second each; the model has every order of events"))
 def test_a_driver_that_dies_anywhere_is_followed_by_one_that_ends_what_it_began(any_query: Query, cut: Cut, where: str) -> None:
     any_query.run(0, "a")
-    cut(where)
-    with pytest.raises(CutError):
+    with cut(where):
         any_query.run(1, "b", "c")
-    cut(None)
     report = any_query.run(1, "c", "b")
     assert report.rows == (0 if where in ("complete.after", "commit.end") else 2)
     any_query.run(2, "d")
@@ -170,30 +136,11 @@ def test_who_loses_the_log_to_somebody_who_then_does_nothing_begins_again(
     any_query: Query, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     others = list[Claim]()
-
-    def reach(name: str, batch: int) -> None:
-        if name == where and not others:
-            others.append(any_query.log().claim(TransactionalIds(PREFIX, any_query.id), soon()))
-
-    monkeypatch.setattr(failpoints, "reach", reach)
+    ids = TransactionalIds(PREFIX, any_query.id)
+    once_at(monkeypatch, where, lambda: others.append(any_query.log().claim(ids, soon())))
     report = any_query.run(0, "a", "b")
     assert (len(others), report.rows, report.own, report.committed) == (1, 2, True, 2)
     any_query.expect("a", "b")
-
-
-def refuse() -> None:
-    raise TooManyBadRowsError("too many")
-
-
-def test_a_batch_that_the_driver_refuses_leaves_nothing_open_and_may_be_written_again(query: Query) -> None:
-    """Such as one with too many bad rows."""
-    query.run(0, "a")
-    with pytest.raises(TooManyBadRowsError):
-        query.committer().commit(MicroBatch(query.id, 1), query.write("b", "c", batch=1), refuse=refuse)
-    assert query.open_ids() == []
-    query.expect("a")
-    query.run(1, "b")
-    query.expect("a", "b")
 
 
 @pytest.mark.parametrize("stored_before", [("a", "b"), ()])
@@ -203,44 +150,13 @@ def test_an_earlier_attempts_rows_are_not_those_of_a_replay_whatever_brokers_rej
 ) -> None:
     """With on.error=drop brokers may reject all rows of one attempt, which then has no transaction."""
     batch, passed = MicroBatch(query.id, 0), (TaskRows(0, 1, 1), TaskRows(1, 1, 2))
-    cut("prepared.after")
-    with pytest.raises(CutError):
+    with cut("prepared.after"):
         query.committer().commit(batch, query.write(*stored_before), tasks=passed)
-    cut(None)
     report = query.committer().commit(batch, query.write(*stored_now), tasks=passed)
     is_empty = not stored_before and not stored_now  # all rows were dropped, then and now
     assert (report.rows, report.own, report.is_first) == (len(stored_before), is_empty, True)
     query.expect(*stored_before)
     assert query.open_ids() == []
-
-
-@pytest.mark.parametrize("reached", ["prepared.after", "end.after"])
-def test_a_batch_that_an_earlier_attempt_has_prepared_is_completed_and_not_refused(
-    query: Query, monkeypatch: pytest.MonkeyPatch, reached: str
-) -> None:
-    """It may be visible in part. Refusing it would leave it so until its other transactions time out."""
-    query.run(0, "a")
-
-    def die(name: str, batch: int = -1) -> None:
-        if name == reached:
-            raise CutError
-
-    with monkeypatch.context() as patched:
-        patched.setattr(failpoints, "reach", die)
-        with pytest.raises(CutError):
-            query.run(1, "b", "c")
-    report = query.committer().commit(MicroBatch(query.id, 1), query.write("b", "c", batch=1), refuse=refuse)
-    assert (report.rows, report.own) == (2, False)
-    again = query.committer().commit(MicroBatch(query.id, 1), query.write("b", "c", batch=1), refuse=refuse)
-    assert not again.is_first
-    query.expect("a", "b", "c")
-    assert query.open_ids() == []
-
-
-def test_a_commit_knows_whether_it_completed_the_batch(query: Query) -> None:
-    """Also of a batch without transactions, whose rows may all have been dropped."""
-    assert [query.run(0).is_first, query.run(0).is_first] == [True, False]
-    assert [query.run(1, "a").is_first, query.run(1, "a").is_first] == [True, False]
 
 
 def test_what_lost_tasks_left_open_is_aborted_once_the_batch_is_complete(query: Query) -> None:
@@ -250,6 +166,7 @@ def test_what_lost_tasks_left_open_is_aborted_once_the_batch_is_complete(query: 
     query.expect("a")
 
 
+@pytest.mark.fault("spark", "several queries with one prefix and one log")
 def test_another_querys_transactions_are_left_alone(query: Query, new_topic: NewTopic) -> None:
     other = Query(query.kafka, query.client, new_topic(), query.log_topic)
     theirs = other.write("theirs")
@@ -262,10 +179,8 @@ def test_another_querys_transactions_are_left_alone(query: Query, new_topic: New
 @pytest.mark.fault("spark", "downtime over the transaction timeout")
 def test_what_was_prepared_and_is_proved_to_be_aborted_is_written_again(any_query: Query, cut: Cut) -> None:
     own = any_query.write("a", "b")
-    cut("prepared.after")
-    with pytest.raises(CutError):
+    with cut("prepared.after"):
         any_query.commit(0, own)
-    cut(None)
     any_query.abort(own)
     report = any_query.run(0, "a", "b")
     assert (report.rows, report.own) == (2, True)
@@ -275,10 +190,8 @@ def test_what_was_prepared_and_is_proved_to_be_aborted_is_written_again(any_quer
 @pytest.mark.fault("spark", "downtime over the transaction timeout")
 def test_when_only_a_part_can_be_committed_the_query_stops_and_says_which_rows_and_what_to_do(any_query: Query, cut: Cut) -> None:
     own = any_query.write("a", "b")
-    cut("prepared.after")
-    with pytest.raises(CutError):
+    with cut("prepared.after"):
         any_query.commit(0, own)
-    cut(None)
     any_query.abort(own[1:])
     for _ in range(2):  # it stays so
         with pytest.raises(CommitStoppedError) as caught:
@@ -402,213 +315,18 @@ def test_where_the_commit_log_cannot_be_used_nothing_stays_open_and_the_error_sa
     assert query.open_ids() == []
 
 
-def test_a_topic_with_other_records_is_no_commit_log(query: Query, new_topic: NewTopic) -> None:
-    ordinary = replace(query, log_topic=new_topic(2, config={"cleanup.policy": "compact"}))
-    others = Producer({"bootstrap.servers": query.kafka.bootstrap_servers})
-    for partition in range(2):
-        others.produce(ordinary.log_topic, b"{}", b"user-7", partition=partition)
-    assert others.flush(30) == 0
-    with pytest.raises(CommitRecordError, match=rf"topic {ordinary.log_topic} has a record with the key b'user-7'"):
-        ordinary.commit(0, ordinary.write("a"))
-    assert query.open_ids() == []
-
-
 def test_a_commit_log_that_becomes_unusable_ends_nothing_that_may_be_prepared(query: Query, cut: Cut) -> None:
     committer = query.committer()
     own = query.write("a")
-    cut("prepared.after")
-    with pytest.raises(CutError):
+    with cut("prepared.after"):
         committer.commit(MicroBatch(query.id, 0), own)
-    cut(None)
     with pytest.MonkeyPatch.context() as patch, pytest.raises(OptionError) as caught:
-        patch.setattr(CommitLog, "ensure", _unusable)
+        patch.setattr(CommitLog, "ensure", unusable)
         committer.commit(MicroBatch(query.id, 0), own)
     assert "1 row of this run, or some of them, may be committed" in caught.value.__notes__[0]
     assert query.open_ids() == [own[0].handle.transactional_id]
     committer.commit(MicroBatch(query.id, 0), own)
     query.expect("a")
-
-
-def _unusable(log: CommitLog, deadline: float) -> None:
-    raise OptionError("option commit.log.topic: it was made anew", option="commit.log.topic")
-
-
-def test_a_driver_that_comes_back_late_changes_nothing(any_query: Query, cut: Cut) -> None:
-    zombie, own = any_query.committer(), any_query.write("a", "b")
-    cut("prepared.before")
-    with pytest.raises(CutError):
-        zombie.commit(MicroBatch(any_query.id, 0), own)
-    cut(None)
-    any_query.run(0, "a", "b")
-    any_query.run(1, "c")
-    with pytest.raises(CommitStoppedError):
-        zombie.commit(MicroBatch(any_query.id, 0), own)
-    any_query.run(2, "d")
-    any_query.expect("a", "b", "c", "d")
-
-
-def test_a_driver_whose_rows_another_one_has_committed_does_not_say_that_they_are_invisible(query: Query, cut: Cut) -> None:
-    first, own = query.committer(), query.write("a")
-    cut("prepared.after")
-    with pytest.raises(CutError):
-        first.commit(MicroBatch(query.id, 0), own)
-    cut(None)
-    query.run(0, "a")
-    query.run(1, "b")
-    with pytest.raises(CommitStoppedError, match="the commit log is ahead") as caught:
-        first.commit(MicroBatch(query.id, 0), own)
-    assert "not visible" not in str(caught.value)
-    query.expect("a", "b")
-
-
-def test_a_failed_job_whose_transactions_brokers_have_ended_leaves_nothing_open_either(any_query: Query) -> None:
-    own = any_query.write("a")
-    TransactionClient(any_query.client).init_producer_id(own[0].handle.transactional_id, 60_000, soon())  # as a time-out does
-    assert any_query.committer().abort_job(MicroBatch(any_query.id, 0), own) is True
-    assert any_query.id not in any_query.log().last_records(soon()).records
-
-
-def test_a_failed_job_leaves_nothing_open_and_nothing_in_the_log(query: Query) -> None:
-    told, _ = query.write("a"), query.write("b")
-    job = MicroBatch(query.id, 0)
-    assert query.committer().abort_job(job, told) is True
-    assert query.open_ids() == []
-    query.expect()
-    assert query.id not in query.log().last_records(soon()).records
-
-
-def test_a_job_that_failed_while_it_was_committed_is_not_touched(query: Query, cut: Cut) -> None:
-    own = query.write("a", "b")
-    cut("end.before")
-    with pytest.raises(CutError):
-        query.commit(0, own)
-    cut(None)
-    assert query.committer().abort_job(MicroBatch(query.id, 0), own) == Refused(Refusal.PREPARED)
-    query.commit(0, own)
-    query.expect("a", "b")
-    assert query.committer().abort_job(MicroBatch(query.id, 0), own) == Refused(Refusal.COMPLETE)
-
-
-def not_called(number: int, report: CommitReport) -> None:
-    raise AssertionError(report)
-
-
-@pytest.mark.parametrize("at", whole_but([None, *CUTS], [None, *SHOW_MOST], "a second each; the model has every order of events"))
-def test_a_run_that_is_stopped_leaves_nothing_open_wherever_its_commit_was(query: Query, cut: Cut, at: str | None) -> None:
-    query.run(0, "a")
-    run, other = replace(query, driver="c0"), replace(query, driver="d0")
-    own = run.write("b", "c", batch=1)
-    if at is not None:
-        cut(at)
-        with pytest.raises(CutError):
-            run.commit(1, own)
-        cut(None)
-    run.write("b", batch=1)  # of a task that was killed
-    (of_other,) = other.write("b", batch=1)
-    counted: list[tuple[int, CommitReport]] = []
-    assert run.committer().end_stopped(MicroBatch(query.id, 1), "c0", lambda *of: counted.append(of)) is True
-    is_prepared = at in ("prepared.after", "end.before", "end.after", "complete.before")
-    assert [(number, of.rows, of.committed) for number, of in counted] == [(1, 2, 2)] * is_prepared
-    assert query.open_ids() == [of_other.handle.transactional_id]
-    query.run(1, "b", "c")
-    query.expect("a", "b", "c")
-
-
-def test_the_batch_before_that_the_end_of_a_stopped_run_commits_is_counted_once_though_an_error_comes_between(
-    query: Query, cut: Cut
-) -> None:
-    cut("prepared.after")
-    with pytest.raises(CutError):
-        query.run(0, "a", "b")
-    cut("complete.before")
-    with pytest.raises(CutError):
-        query.committer().end_stopped(MicroBatch(query.id, 1), "", not_called)
-    cut(None)
-    counted: list[tuple[int, CommitReport]] = []
-    assert query.committer().end_stopped(MicroBatch(query.id, 1), "", lambda *of: counted.append(of)) is True
-    assert [(number, of.rows, of.committed) for number, of in counted] == [(0, 2, 2)]
-    query.expect("a", "b")
-
-
-def test_a_stopped_run_leaves_a_query_alone_that_another_driver_has_taken_over(query: Query) -> None:
-    query.run(0, "a")
-    replace(query, driver="c0").write("a")
-    other = replace(query, driver="d0")
-    other.run(1, "b")
-    open_ids = [each.handle.transactional_id for each in (*other.write("c"), *replace(query, driver="c0").write("a"))]
-    assert query.committer().end_stopped(MicroBatch(query.id, 0), "c0", not_called) == Refused(Refusal.MOVED_ON)
-    assert sorted(query.open_ids()) == sorted(open_ids)
-
-
-def test_the_record_of_a_query_that_is_stopped_again_and_again_stays_small(query: Query) -> None:
-    query.run(0, "a")
-    for _ in range(3):
-        query.write("b", "c", batch=1)
-        assert query.committer().end_stopped(MicroBatch(query.id, 1), "", not_called) is True
-    record = query.log().last_records(soon()).records[query.id].record
-    assert (record.batch, record.state, len(record.transactions)) == (0, State.COMPLETE, 3)
-    query.run(1, "b", "c")
-    query.expect("a", "b", "c")
-
-
-@pytest.mark.parametrize("is_told", [True, False])
-def test_a_job_whose_commit_could_not_say_any_more_that_it_is_complete_is_not_taken_for_one_that_failed(
-    query: Query, cut: Cut, *, is_told: bool
-) -> None:
-    query.id = MicroBatch.of_new_job().query_id
-    own = query.write("a", "b")
-    cut("commit.end")
-    with pytest.raises(CutError):
-        query.commit(0, own)
-    cut(None)
-    query.write("a")  # of an attempt that Spark has given up
-    assert query.committer().abort_job(MicroBatch(query.id, 0), own if is_told else ()) == Refused(Refusal.COMPLETE)
-    query.expect("a", "b")
-
-
-def test_of_a_job_that_is_complete_what_lost_tasks_left_open_is_aborted(query: Query, cut: Cut) -> None:
-    query.id = MicroBatch.of_new_job().query_id
-    job, own = MicroBatch(query.id, 0), query.write("a")
-    cut("complete.after")
-    with pytest.raises(CutError):
-        query.commit(0, own)
-    cut(None)
-    query.write("b")  # of an attempt that Spark has given up
-    assert query.committer().abort_job(job, own) == Refused(Refusal.COMPLETE)
-    assert query.open_ids() == []
-    query.expect("a")
-
-
-def test_a_job_that_may_be_prepared_by_another_process_is_not_aborted_where_the_log_cannot_be_used(
-    query: Query, cut: Cut, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    query.id = MicroBatch.of_new_job().query_id
-    own = query.write("a", "b")
-    cut("prepared.after")
-    with pytest.raises(CutError):
-        query.commit(0, own)
-    cut(None)
-    with monkeypatch.context() as patch, pytest.raises(OptionError):
-        patch.setattr(CommitLog, "ensure", _unusable)
-        query.committer().abort_job(MicroBatch(query.id, 0), own)
-    query.commit(0, own)
-    query.expect("a", "b")
-
-
-def test_records_of_jobs_are_removed_when_nobody_asks_any_more(query: Query, monkeypatch: pytest.MonkeyPatch) -> None:
-    old, prepared, sweeping = (
-        replace(query, id=f"job-{new_id(name)}{end}") for name, end in (("a", "1"), ("b", "2"), ("c", "0"))
-    )
-    old.run(0, "a")
-    claim = prepared.log().claim(TransactionalIds(PREFIX, prepared.id), soon())
-    claim.write(CommitRecord(prepared.id, 0, State.PREPARED, "r", 0, ()), soon())
-    sweeping.committer().check(MicroBatch(sweeping.id, 0), 30)
-    assert {old.id, prepared.id} <= query.log().last_records(soon()).records.keys()
-    monkeypatch.setattr(commit_log, "_KEPT_FOR_MS", {State.COMPLETE: -60_000})
-    old.committer().check(MicroBatch(old.id, 0), 30)
-    assert old.id in query.log().last_records(soon()).records
-    sweeping.committer().check(MicroBatch(sweeping.id, 0), 30)
-    assert query.log().last_records(soon()).records.keys() & {old.id, prepared.id} == {prepared.id}
 
 
 def test_an_error_after_the_batch_was_prepared_does_not_say_that_nothing_is_committed(

@@ -185,18 +185,6 @@ def test_a_job_is_not_replayed_so_nobody_is_told_to_start_it_again_for_that(brok
     query.expect("a", "b")
 
 
-def test_a_cluster_that_does_not_answer_ends_the_commit_in_time_and_the_next_goes_on(broker: EmbeddedKafka, query: Query) -> None:
-    own = query.write("a", "b")
-    hurried = Committer(query.log(), TransactionClient(query.client), PREFIX, 1.0)
-    with (
-        broker.broker.faults.fail(ApiKey.END_TXN, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, times=None),
-        pytest.raises(CommitTimeoutError, match=r"^\[COMMIT_TIMEOUT\] batch 0 of .* could not be committed within 1 s"),
-    ):
-        hurried.commit(MicroBatch(query.id, 0), own)
-    query.commit(0, own)
-    query.expect("a", "b")
-
-
 def test_what_is_open_still_after_an_answer_that_proves_nothing_is_ended_again(
     broker: EmbeddedKafka, query: Query, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -255,16 +243,6 @@ def test_where_the_brokers_take_no_record_of_the_log_nothing_stays_open(broker: 
     assert query.open_ids() == []
     query.run(0, "a", "b")
     query.expect("a", "b")
-
-
-def test_how_long_rows_were_prepared_before_they_were_visible_is_measured(broker: EmbeddedKafka, query: Query) -> None:
-    own = query.write("a")
-    with broker.broker.faults.delay(
-        ApiKey.END_TXN, 100, times=None
-    ):  # of the record, of the row's transaction, and of the next record
-        report = query.commit(0, own)
-    assert 100 <= report.visible_ms <= report.commit_ms - 200
-    assert query.commit(0, own).visible_ms == 0
 
 
 def test_a_failed_job_one_of_whose_transactions_stays_open_says_so(query: Query, monkeypatch: pytest.MonkeyPatch) -> None:

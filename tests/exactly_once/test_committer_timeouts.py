@@ -69,25 +69,19 @@ NO_LEADER = ErrorCode.LEADER_NOT_AVAILABLE
 LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
-def test_where_the_commit_log_cannot_be_read_in_time_nothing_stays_open(broker: EmbeddedKafka, query: Query) -> None:
+@pytest.mark.parametrize(
+    ("api", "error"), [(ApiKey.LIST_OFFSETS, NO_LEADER), (ApiKey.PRODUCE, ErrorCode.NOT_ENOUGH_REPLICAS)], ids=["read", "written"]
+)
+def test_where_the_commit_log_cannot_be_read_or_written_in_time_nothing_stays_open(
+    broker: EmbeddedKafka, query: Query, api: ApiKey, error: ErrorCode
+) -> None:
     own = query.write("a", "b")
     query.log().ensure(time.monotonic() + 10)
-    with broker.broker.faults.fail(ApiKey.LIST_OFFSETS, NO_LEADER, times=None, topic=query.log_topic):
+    with broker.broker.faults.fail(api, error, times=None, topic=query.log_topic):
         said = too_late(query, own)
     assert "2 rows could not be committed within 1 s" in said
     assert "None of this run's rows is visible, and its transactions are aborted." in said
     assert said.endswith("start the query again, which writes the batch again, unless another driver has committed it")
-    assert query.open_ids() == []
-    query.run(0, "a", "b")
-    query.expect("a", "b")
-
-
-def test_where_the_record_cannot_be_written_in_time_nothing_stays_open(broker: EmbeddedKafka, query: Query) -> None:
-    own = query.write("a", "b")
-    query.log().ensure(time.monotonic() + 10)
-    with broker.broker.faults.fail(ApiKey.PRODUCE, ErrorCode.NOT_ENOUGH_REPLICAS, times=None, topic=query.log_topic):
-        said = too_late(query, own)
-    assert "None of this run's rows is visible, and its transactions are aborted." in said
     assert query.open_ids() == []
     query.run(0, "a", "b")
     query.expect("a", "b")
@@ -105,14 +99,6 @@ def test_where_another_driver_takes_the_log_before_each_record_nothing_stays_ope
     said = too_late(query, own)
     assert "None of this run's rows is visible, and its transactions are aborted." in said
     assert query.open_ids() == []
-
-
-def test_of_a_job_that_was_not_prepared_in_time_it_is_said_that_it_can_be_run_again(broker: EmbeddedKafka, query: Query) -> None:
-    query.id = MicroBatch.of_new_job().query_id
-    own = query.write("a")
-    query.log().ensure(time.monotonic() + 10)
-    with broker.broker.faults.fail(ApiKey.LIST_OFFSETS, NO_LEADER, times=None, topic=query.log_topic):
-        assert too_late(query, own).endswith("To continue: run the job again")
 
 
 def test_what_cannot_be_aborted_in_time_either_is_said_to_be_open(broker: EmbeddedKafka, query: Query) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -18,7 +17,7 @@ from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
 from spark_kafka_sink.options.commit_log_options import CommitLogSettings
 from tests.exactly_once.opened import new_id, opened, soon
-from tests.exactly_once.queries import PREFIX, CutError, Query
+from tests.exactly_once.queries import PREFIX, Cut, Query
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 
@@ -51,13 +50,6 @@ def test_without_its_checkpoint_a_query_is_refused_before_any_row_is_visible(que
     query.expect("a", "b")
 
 
-def test_a_commit_log_start_for_another_batch_changes_nothing(query: Query) -> None:
-    begin(query, "a")
-    with pytest.raises(CommitStoppedError):
-        begin(another(query), "a", start=7)
-    query.expect("a")
-
-
 def test_commit_log_start_lets_it_write_everything_again(query: Query) -> None:
     begin(query, "a")
     again = another(query)
@@ -78,12 +70,6 @@ def test_it_is_refused_whatever_topics_its_last_batch_was_for(query: Query, new_
     query.commit(1, query.write("b", batch=1, topic=new_topic()))
     with pytest.raises(CommitStoppedError):
         begin(another(query), "a")
-    query.expect("a")
-
-
-def test_its_own_first_batch_may_be_committed_again(query: Query) -> None:
-    begin(query, "a")
-    begin(query, "a")
     query.expect("a")
 
 
@@ -130,25 +116,15 @@ def of_one_partition(client: ClusterClient, log_topic: str) -> Committer:
     return Committer(CommitLog(client, CommitLogSettings(log_topic, 1)), TransactionClient(client), PREFIX, 30)
 
 
-def test_its_first_batch_is_not_written_a_second_time(moved: Query, cut: Callable[[str | None], None]) -> None:
-    cut("end.after")
-    with pytest.raises(CutError):
+def test_its_first_batch_is_not_written_a_second_time(moved: Query, cut: Cut) -> None:
+    with cut("end.after"):
         moved.run(0, "a")
-    cut(None)
     again = moved.write("a")
     with pytest.raises(OptionError, match=rf"commit\.log\.partitions: the commit log has batch 0 of {moved.id} in partition 1"):
         of_one_partition(moved.client, moved.log_topic).commit(MicroBatch(moved.id, 0), again)
     assert moved.open_ids() == []
     moved.run(0, "a")
     moved.expect("a")
-
-
-def test_nor_one_that_the_log_may_begin_with(moved: Query) -> None:
-    moved.run(0, "a")
-    moved.run(1, "b")
-    with pytest.raises(OptionError, match="in partition 1"):
-        of_one_partition(moved.client, moved.log_topic).commit(MicroBatch(moved.id, 1), moved.write("b", batch=1), start=1)
-    moved.expect("a", "b")
 
 
 def test_later_ones_stop_and_the_option_is_named(moved: Query) -> None:

@@ -19,11 +19,9 @@ from spark_kafka_sink.exactly_once.transactional_ids import Slots, Transactional
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 from tests.exactly_once.opened import client_of, new_id, record, soon, writer
 from tests.exactly_once.queries import PREFIX, Query
-from tests.kafka.brokers import Brokers
 from tests.kafka.cluster import KafkaCluster
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
-from tests.kafka.version_fixtures import only_versions
 from tests.kafka.witness import read_topic
 from tests.waiting import wait_until
 
@@ -70,49 +68,28 @@ def write_plain_row(kafka: Kafka, topic: str) -> list[str]:
     return [(each.value or b"").decode() for each in found]
 
 
-def refused_late_row(kafka: Kafka, topic: str) -> None:
-    with client_of(kafka) as client, pytest.raises(ClaimLostError, match=r"INVALID_TXN_STATE|TRANSACTION_ABORTABLE"):
-        late_row(client, topic)
-    assert write_plain_row(kafka, topic) == ["behind"]
-
-
 def test_a_late_row_is_refused_by_leaders_that_verify(kafka_tv1: Kafka, new_topic: NewTopic) -> None:
-    refused_late_row(kafka_tv1, new_topic(on=kafka_tv1))
-
-
-@only_versions("3.7", "3.8", "3.9", whole="clusters of their own; tests/kafka_versions/test_embedded_broker.py has 3.7")
-def test_leaders_verify_in_each_version_of_kafka(versioned_kafka: KafkaCluster) -> None:
-    refused_late_row(versioned_kafka, versioned_kafka.create_topic(new_id("late")))
-
-
-def held_back_by_late_row(kafka: Brokers) -> None:
-    topic = kafka.create_topic(new_id("late"))
-    with client_of(kafka) as client:
+    topic = new_topic(on=kafka_tv1)
+    with client_of(kafka_tv1) as client, pytest.raises(ClaimLostError, match=r"INVALID_TXN_STATE|TRANSACTION_ABORTABLE"):
         late_row(client, topic)
-        assert write_plain_row(kafka, topic) == []  # for ever
-        with pytest.raises(UnsupportedVersionError, match=r"delivery\.guarantee=at-least-once"):
-            TransactionClient(client).check_brokers(soon())
+    assert write_plain_row(kafka_tv1, topic) == ["behind"]
 
 
 @pytest.mark.whole("a cluster of its own")
 @pytest.mark.kafka
 def test_leaders_without_verification_take_it_for_ever_so_exactly_once_is_refused(unverifying: KafkaCluster) -> None:
-    held_back_by_late_row(unverifying)
+    topic = unverifying.create_topic(new_id("late"))
+    with client_of(unverifying) as client:
+        late_row(client, topic)
+        assert write_plain_row(unverifying, topic) == []  # for ever
+        with pytest.raises(UnsupportedVersionError, match=r"delivery\.guarantee=at-least-once"):
+            TransactionClient(client).check_brokers(soon())
 
 
 def test_a_transaction_that_began_again_in_another_partition_is_not_committed(kafka_tv1: Kafka, new_topic: NewTopic) -> None:
-    began_again(kafka_tv1, new_topic(2, on=kafka_tv1), new_topic(2, on=kafka_tv1, config={"cleanup.policy": "compact"}))
-
-
-@only_versions("3.9", whole="the test before it has the default version with the same transactions")
-def test_nor_is_it_in_kafka_3_9(versioned_kafka: KafkaCluster) -> None:
-    log = versioned_kafka.create_topic(new_id("commits"), 2, config={"cleanup.policy": "compact"})
-    began_again(versioned_kafka, versioned_kafka.create_topic(new_id("events"), 2), log)
-
-
-def began_again(kafka: Kafka, topic: str, log: str) -> None:
-    with client_of(kafka) as client:
-        query = Query(kafka, client, topic, log)
+    topic, log = new_topic(2, on=kafka_tv1), new_topic(2, on=kafka_tv1, config={"cleanup.policy": "compact"})
+    with client_of(kafka_tv1) as client:
+        query = Query(kafka_tv1, client, topic, log)
         identity = Slots().take(TransactionalIds(PREFIX, query.id), 0)
         producer_id, epoch = TransactionClient(client).init_producer_id(identity, 60_000, soon())
 
@@ -121,7 +98,7 @@ def began_again(kafka: Kafka, topic: str, log: str) -> None:
             task.append([record(value)], soon())
             return task.handle()
 
-        with client_of(kafka) as other:
+        with client_of(kafka_tv1) as other:
             abort(other, write(0, "before the abort"))
         write(1, "after it")
         # What the task tells: it has noticed nothing.

@@ -19,12 +19,8 @@ from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.apis.fetch import AbortedTransaction, PartitionData
 from spark_kafka_sink.protocol.wire_types import ZERO_UUID
 from spark_kafka_sink.records.small_batch import NewRecord, small_batch
-from tests.exactly_once.opened import client_of, new_id, soon
+from tests.exactly_once.opened import client_of, new_id, query, soon
 from tests.kafka.embedded import EmbeddedKafka
-
-
-def query() -> TransactionalIds:
-    return TransactionalIds(new_id("prefix"), new_id("query"))
 
 
 def a_record(ids: TransactionalIds) -> CommitRecord:

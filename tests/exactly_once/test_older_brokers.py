@@ -33,23 +33,6 @@ def test_a_job_is_refused_before_its_tasks_write_and_before_a_commit_log_is_made
 
 
 @pytest.mark.parametrize("like", ["3.9", "4.1"])
-def test_newer_brokers_are_not(like: str) -> None:
-    with EmbeddedKafka(in_memory=True, like=like) as kafka:
-        made = query(kafka)
-        with made.client:
-            made.committer().check(MicroBatch.of_new_job(), 30)
-            assert made.run(0, "a", "b").rows == 2
-            made.expect("a", "b")
-
-
-def test_the_refusal_names_the_release_and_the_api() -> None:
-    with EmbeddedKafka(in_memory=True, like="2.1") as kafka, client_of(kafka) as client:
-        with pytest.raises(UnsupportedVersionError) as raised:
-            TransactionClient(client).check_brokers(soon())
-        assert "has the APIs of Kafka 2.1: it supports EndTxn only up to v1, but v4 is required" in raised.value.message
-
-
-@pytest.mark.parametrize("like", ["3.9", "4.1"])
 def test_so_is_a_service_that_does_not_say_how_a_transaction_has_ended(like: str) -> None:
     with EmbeddedKafka(in_memory=True, like=like) as kafka:
         hide(kafka, ApiKey.DESCRIBE_TRANSACTIONS)
@@ -101,14 +84,6 @@ def test_a_broker_that_cannot_be_asked_is_passed_over() -> None:
         assert len(client.brokers(soon())) == 2
         with kafka.broker.faults.unreachable(2):
             TransactionClient(client).check_brokers(soon())
-
-
-def test_with_transactions_of_version_2_nobody_is_asked() -> None:
-    with EmbeddedKafka(in_memory=True) as kafka, client_of(kafka) as client:
-        client.brokers(soon())
-        asked = [kafka.broker.faults.watch(api, times=None) for api in ApiKey]
-        TransactionClient(client).check_brokers(soon())
-        assert sum(each.hits for each in asked) == 0
 
 
 def test_a_stream_stops_at_its_first_commit_if_its_tasks_have_not_met_the_older_broker() -> None:

@@ -51,10 +51,6 @@ OWN_HANDLES = tuple(each.handle for each in OWN)
 BEFORE_HANDLES = tuple(each.handle for each in BEFORE)
 
 
-def test_it_reads_the_log_first() -> None:
-    assert decide(View(0, OWN)) == Read()
-
-
 # The last record, and the batch
 
 
@@ -119,10 +115,6 @@ def test_an_older_versions_record_that_does_not_tell_of_dropped_rows_is_compared
     assert decide(read(record(State.COMPLETE), one_more, tasks=PASSED)) == Stop(
         Reason.OTHER_ROWS, tuple(each.handle for each in one_more)
     )
-
-
-def test_a_complete_batch_is_done_and_what_was_written_again_is_aborted() -> None:
-    assert decide(read(record(State.COMPLETE))) == Done(OWN_HANDLES)
 
 
 def test_own_transactions_that_the_record_lists_are_not_aborted() -> None:
@@ -224,13 +216,6 @@ def test_the_oldest_transaction_that_is_to_be_committed_says_how_long_a_batch_ma
     assert ms_to_prepare(view, kept) == TIMEOUT_MS - 5_000 - TIMEOUT_MS // 8
 
 
-def test_a_batch_without_rows_may_take_any_time_to_be_prepared() -> None:
-    view = looked(read(record(State.COMPLETE, BATCH - 1), ()))
-    write = decide(view)
-    assert isinstance(write, Write)
-    assert ms_to_prepare(view, write) is None
-
-
 @pytest.mark.parametrize("timeout_ms", [1_000, 60_000, TIMEOUT_MS, 3_600_000])
 def test_a_commit_that_is_begun_ends_while_its_transactions_live(timeout_ms: int) -> None:
     """Else it could commit some of them, and find the others timed out."""
@@ -239,20 +224,6 @@ def test_a_commit_that_is_begun_ends_while_its_transactions_live(timeout_ms: int
     last = record(State.COMPLETE, BATCH - 1)
     assert isinstance(decide(read(last).with_look(described, (), BEGUN_MS + oldest_ms)), Write)
     assert decide(read(last).with_look(described, (), BEGUN_MS + oldest_ms + 1)) == Read()
-
-
-@pytest.mark.parametrize(
-    ("timeout_ms", "oldest_ms"), [(TIMEOUT_MS, TIMEOUT_MS * 3 // 4), (3_600_000, 3_300_000), (60_000, 45_000)]
-)
-def test_it_gives_up_when_one_of_its_own_has_too_little_time_left(timeout_ms: int, oldest_ms: int) -> None:
-    def at(age_ms: int) -> View:
-        described = {each.transactional_id: replace(ongoing(each), timeout_ms=timeout_ms) for each in OWN_HANDLES}
-        return read(last).with_look(described, (), BEGUN_MS + age_ms)
-
-    last = record(State.COMPLETE, BATCH - 1)
-
-    assert isinstance(decide(at(oldest_ms)), Write)
-    assert decide(at(oldest_ms + 1).with_read(last)) == GiveUp(OWN_HANDLES, OWN_HANDLES)
 
 
 @pytest.mark.parametrize(("known", "is_whole"), [("0-7", True), ("0-9", True), ("1-7", False), ("0-6,8", False), ("", False)])
@@ -329,11 +300,6 @@ def test_what_was_listed_before_prepared_is_ended_after_complete() -> None:
     view = view.with_outcomes({"own-0": C, "own-1": C})
     assert decide(view) == Write(State.COMPLETE, OWN, 20)
     assert decide(view.with_written(record(State.COMPLETE, transactions=OWN))) == Done((orphan,))
-
-
-def test_who_starts_again_has_listed_nothing() -> None:
-    view = looked(read(record(State.COMPLETE, BATCH - 1)), (handle("orphan"),)).begun()
-    assert decide(view.with_read(record(State.COMPLETE))) == Done(OWN_HANDLES)
 
 
 def test_a_batch_that_is_written_again_is_looked_at_again() -> None:

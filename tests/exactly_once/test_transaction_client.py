@@ -6,19 +6,17 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka.admin import AclOperation, ResourceType
 
 from spark_kafka_sink.client.cluster_client import ClusterClient
-from spark_kafka_sink.errors import AuthorizationError, DeadlineError, OptionError
+from spark_kafka_sink.errors import DeadlineError, OptionError
 from spark_kafka_sink.exactly_once.proof import Outcome, Proof, TransactionDescription, proof_of
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 from tests.exactly_once.opened import client_of, new_id, opened, soon, writer
-from tests.kafka.acls import KafkaWithAcls
 from tests.kafka.brokers import Brokers
 from tests.kafka.embedded import EmbeddedKafka
-from tests.kafka.fixtures import NewTopic, ProxiedKafka, embedded_in_make_test, only_real_kafka
+from tests.kafka.fixtures import NewTopic, ProxiedKafka, embedded_in_make_test
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
 from tests.tiers import whole_but
@@ -236,38 +234,6 @@ def test_without_an_answer_the_outcome_is_unknown_and_says_why(proxied_kafka: Pr
     assert (unknown.outcome, unknown.code) == (Outcome.UNKNOWN, None)
     assert "did not respond to END_TXN" in unknown.error
     assert ended.outcome is Outcome.COMMITTED
-
-
-def test_an_answer_that_was_lost_is_asked_for_again(proxied_kafka: ProxiedKafka, new_topic: NewTopic) -> None:
-    topic = new_topic(1, on=proxied_kafka.cluster)
-    with client_of(proxied_kafka.proxy.address) as client:
-        handle = opened(client, topic, "row")
-        proxied_kafka.proxy.cut_after(0, "to_client")
-        (ended,) = TransactionClient(client).end([handle], True, soon()).values()
-
-    assert ended.outcome is Outcome.COMMITTED
-
-
-@only_real_kafka
-def test_what_is_not_allowed_names_the_id_and_the_acl(kafka_with_acls: KafkaWithAcls, new_topic: NewTopic) -> None:
-    topic = new_topic(1, on=kafka_with_acls)
-    identity = new_id("secret")
-    grant = rf"transactional id {identity}: .*TRANSACTIONAL_ID_AUTHORIZATION_FAILED; User:ANONYMOUS is not authorized for "
-    line = rf" on transactional id {identity}; to grant it, run `kafka-acls .*--operation Describe --transactional-id {identity}`"
-    with client_of(kafka_with_acls) as client:
-        transactions = TransactionClient(client)
-        handle = opened(client, topic, "row", identity)
-        with kafka_with_acls.denied(ResourceType.TRANSACTIONAL_ID, identity, AclOperation.WRITE):
-            with pytest.raises(AuthorizationError, match=f"{grant}Write{line}"):
-                transactions.end([handle], True, soon())
-            with pytest.raises(AuthorizationError, match=f"{grant}Write{line}"):
-                transactions.init_producer_id(identity, 60_000, soon())
-        with (
-            kafka_with_acls.denied(ResourceType.TRANSACTIONAL_ID, identity, AclOperation.DESCRIBE),
-            pytest.raises(AuthorizationError, match=f"{grant}Describe{line}"),
-        ):
-            transactions.describe([identity], soon())
-        assert transactions.end([handle], True, soon())[identity].outcome is Outcome.COMMITTED
 
 
 @pytest.mark.embedded

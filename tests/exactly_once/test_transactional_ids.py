@@ -8,7 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from spark_kafka_sink.errors import BatchAbortedError
 from spark_kafka_sink.exactly_once import transactional_ids as module
+from spark_kafka_sink.exactly_once.micro_batch import MAX_JOBS, FirstTransactions, MicroBatch
 from spark_kafka_sink.exactly_once.transactional_ids import Slots, TransactionalIds
 from tests.every import every
 from tests.limits import UNMEASURED, costs_at_most
@@ -99,13 +101,6 @@ def test_a_batch_that_comes_again_gets_other_ids() -> None:
     assert slots.take(QUERY, 3) not in before
 
 
-def test_every_id_is_one_of_its_query() -> None:
-    slots = Slots()
-    other = TransactionalIds("prefix", "other")
-    assert QUERY.owns(slots.take(QUERY, 0))
-    assert not QUERY.owns(slots.take(other, 0))
-
-
 def test_another_process_has_other_ids_and_so_has_a_forked_one() -> None:
     slots = Slots()
     taken = slots.take(QUERY, 0)
@@ -130,3 +125,59 @@ def test_a_query_that_was_forgotten_gets_a_new_token(monkeypatch: pytest.MonkeyP
         slots.take(TransactionalIds("prefix", f"job-{job}"), 0)
     assert slots.take(QUERY, 0) != taken
     assert slots.take(QUERY, 1) != taken
+
+
+# A batch job that cannot be committed any more is not written on
+
+TIMEOUT_MS = 900_000
+MARGIN_S = 60.0
+
+
+class Clock:
+    now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def first(clock: Clock) -> FirstTransactions:
+    return FirstTransactions(clock)
+
+
+def test_a_job_may_go_on_for_as_long_as_its_first_transaction_may_be_open(first: FirstTransactions, clock: Clock) -> None:
+    job, begun = MicroBatch.of_new_job(), clock.now
+    first.prepared(job, begun)
+    clock.now = begun + 500
+    first.prepared(job, clock.now)
+    clock.now = begun + TIMEOUT_MS / 1000 + MARGIN_S
+    first.check(job, TIMEOUT_MS)
+    clock.now += 1
+    with pytest.raises(BatchAbortedError) as caught:
+        first.check(job, TIMEOUT_MS)
+    assert str(caught.value).startswith(f"[BATCH_ABORTED] {job}: ")
+    assert "began 961 s ago" in str(caught.value)
+    assert "kafka.transaction.timeout.ms (900 s)" in str(caught.value)
+    assert (caught.value.facts["query_id"], caught.value.facts["batch"]) == (job.query_id, 0)
+
+
+def test_a_micro_batch_that_is_written_again_after_a_long_time_is_no_old_job(first: FirstTransactions, clock: Clock) -> None:
+    batch = MicroBatch("query", 7)
+    first.prepared(batch, clock.now)
+    clock.now += 100_000
+    first.check(batch, TIMEOUT_MS)
+
+
+def test_only_the_last_jobs_are_remembered(first: FirstTransactions, clock: Clock) -> None:
+    jobs = [MicroBatch.of_new_job() for _ in range(MAX_JOBS + 1)]
+    for job in jobs:
+        first.prepared(job, clock.now)
+    clock.now += 100_000
+    first.check(jobs[0], TIMEOUT_MS)
+    with pytest.raises(BatchAbortedError):
+        first.check(jobs[1], TIMEOUT_MS)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 from collections.abc import Iterator
 
 import pytest
 
 from tests.faults.recording_broker import RecordingBroker
+
+_numbers = itertools.count()
 
 
 @pytest.fixture
@@ -33,6 +37,12 @@ def cluster2() -> Iterator[RecordingBroker]:
         made.topic()
         yield made
     check_numbers(made)
+
+
+@pytest.fixture
+def topic() -> str:
+    """A name that no other test has, for brokers that create topics."""
+    return f"faults-{os.getpid()}-{next(_numbers)}"
 
 
 def check_numbers(cluster: RecordingBroker) -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import itertools
+import threading
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from types import TracebackType
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +15,8 @@ import pyarrow as pa
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.producer.scopes.send_scope import SendScope
 from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.reports.delivery_report import DeliveryReport
+from tests.waiting import wait_until
 
 QUICK: dict[str, object] = {
     "retry.backoff.ms": 5,
@@ -64,3 +70,92 @@ def send(producer: Producer, columns: RecordColumns, topic: str = "t") -> int:
         scope.append(topic, columns)
         scope.flush(20)
         return scope.report().records
+
+
+def commit_next(producer: Producer, topic: str, *values: int, offset: bool = False) -> None:
+    """A transaction of these records; with `offset` also of the group that has the topic's name."""
+    producer.begin()
+    for value in values:
+        producer.send(topic, b"%d" % value)
+    if offset:
+        producer.send_offsets({(topic, 0): values[0]}, topic)
+    producer.commit()
+
+
+# Tasks that send numbered records without a pause, and what a log must then hold: each number once, in order
+
+
+DEADLINE_S = 90.0
+
+
+class NumberedStream:
+    """One thread that appends 0, 1, 2... to each of `partitions` in turn, scope after scope, until it is told to end.
+
+    It rests 10 ms after each round, for the brokers that restart beside it need the processor too. `report` and `sent` are
+    whole once the `with` is left, which flushes. An error in the thread is raised there.
+    """
+
+    def __init__(
+        self, producer: Producer, topic: str, partitions: int, *, rows: int = 200, appends_per_scope: int = 20, width: int = 8
+    ) -> None:
+        """rows: in each append. width: of each record's value in bytes, with zeros before the number."""
+        self.report = DeliveryReport()
+        self.sent = 0  # records in each partition, appended and flushed
+        self.appended = 0
+        self._producer = producer
+        self._topic = topic
+        self._partitions = partitions
+        self._rows = rows
+        self._appends_per_scope = appends_per_scope
+        self._width = width
+        self._stop = threading.Event()
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name=f"stream to {topic}")
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._stop.set()
+        self._thread.join(DEADLINE_S)
+        if kind is None and self._error is not None:
+            raise self._error
+        if kind is None and self._thread.is_alive():
+            raise TimeoutError(f"the stream did not end in {DEADLINE_S:g} s")
+
+    def wait_for_more(self, records: int, deadline_s: float = DEADLINE_S) -> None:
+        """Until so many more records have been appended to each partition."""
+        wanted = self.appended + records
+        wait_until(lambda: self.appended >= wanted or self._error is not None, f"{records} more records appended", deadline_s)
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.is_set():
+                with self._producer.scope() as scope:
+                    for _ in range(self._appends_per_scope):
+                        self._append_to_each(scope)
+                        if self._stop.wait(0.01):
+                            break
+                    scope.flush(DEADLINE_S)
+                    self.report.add(scope.report())
+                    self.sent = self.appended
+        except BaseException as error:
+            self._error = error
+
+    def _append_to_each(self, scope: SendScope) -> None:
+        rows = range(self.appended, self.appended + self._rows)
+        for partition in range(self._partitions):
+            scope.append(self._topic, numbers(rows, partition, self._width))
+        self.appended += self._rows
+
+
+def assert_each_once_in_order(found: Sequence[int], count: int) -> None:
+    """That `found` is 0, 1, 2... `count` - 1; the text names the first place where it is not."""
+    for place, (number, due) in enumerate(itertools.zip_longest(found, range(count))):
+        if number != due:
+            around = list(found[max(0, place - 3) : place + 4])
+            kind = "lost" if due not in found else "out of order or twice"
+            raise AssertionError(
+                f"at {place} stands {number} where {due} is due ({kind}); around it: {around}; {len(found)} of {count}"
+            )

@@ -169,13 +169,6 @@ def test_a_single_record_whose_header_key_is_no_text_harms_no_other(cluster: Rec
     assert cluster.values() == [1]
 
 
-@pytest.mark.parametrize("topic", ["x" * 249, "a.b-c_D9", "..."])
-def test_every_legal_name_is_a_topic(cluster: RecordingBroker, topic: str) -> None:
-    cluster.topic(topic)
-    with producer_on(cluster.bootstrap_servers) as producer:
-        assert send(producer, numbers([1]), topic) == 1
-
-
 @pytest.mark.fault("memory", "a record over buffer.memory or max.request.size")
 def test_a_record_over_max_request_size_is_refused_before_anything_is_buffered(cluster: RecordingBroker) -> None:
     with producer_on(cluster.bootstrap_servers, max_request_size=1000) as producer, producer.scope() as scope:

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 import psutil
 import pytest
 
 from spark_kafka_sink.errors import BufferExhaustedError, DeliveryError, MetadataTimeoutError
-from tests.faults.numbered_stream import NumberedStream, assert_each_once_in_order
-from tests.faults.producing import failing_scope, figure, numbers, one_by_one, producer_on
+from tests.faults.producing import (
+    NumberedStream,
+    assert_each_once_in_order,
+    failing_scope,
+    figure,
+    numbers,
+    one_by_one,
+    producer_on,
+)
 from tests.kafka.brokers import Brokers
 from tests.kafka.fixtures import NewTopic, ProxiedKafka, embedded_in_make_test
 from tests.kafka.proxy import TcpProxy
@@ -59,18 +70,6 @@ def test_requests_that_are_cut_short_are_sent_again(proxied_kafka: ProxiedKafka,
             wait_until(struck(proxy, before + cut), "a cut")
             stream.wait_for_more(500)
     assert_each_once_in_order(stored(proxied_kafka.cluster, topic), stream.sent)
-
-
-@pytest.mark.fault("connection", "reset before the answer to a Produce request")
-def test_every_connection_cut_again_and_again(proxied_kafka: ProxiedKafka, new_topic: NewTopic) -> None:
-    topic, proxy = new_topic(2, on=proxied_kafka.cluster), proxied_kafka.proxy
-    producer = producer_on(proxied_kafka.cluster.bootstrap_servers, batch_size=500)
-    with producer, NumberedStream(producer, topic, 2) as stream:
-        for _ in range(10):
-            stream.wait_for_more(200)
-            proxy.cut()
-    for partition in range(2):
-        assert_each_once_in_order(stored(proxied_kafka.cluster, topic, partition), stream.sent)
 
 
 @pytest.mark.fault("connection", "a slow, rate-limited link")
@@ -175,7 +174,7 @@ def test_brokers_that_are_not_there_yet_are_waited_for(proxied_kafka: ProxiedKaf
 
 
 @pytest.mark.fault("memory", "a broker is paused: memory stays bounded")
-@embedded_in_make_test("three quarters of a minute; test_refused_for_good.py has a broker of real Kafka that stands still")
+@embedded_in_make_test("three quarters of a minute; test_sequences.py has a broker of real Kafka that stands still")
 def test_a_broker_that_stands_still_bounds_memory_and_appends_and_then_gets_everything(
     kafka3: Brokers, new_topic: NewTopic
 ) -> None:
@@ -211,3 +210,51 @@ def test_without_idempotence_one_in_flight_keeps_order_and_may_repeat(proxied_ka
             stream.wait_for_more(200)
             proxied_kafka.proxy.cut()
     assert_each_once_in_order(list(dict.fromkeys(stored(proxied_kafka.cluster, topic))), stream.sent)
+
+
+# A producer's process stands still for longer than the request timeout, as a virtual machine does that is moved
+
+
+REQUEST_TIMEOUT_MS = 500
+PAUSE_S = 0.8
+COUNT = 600
+
+PROGRAM = f"""
+import sys
+import pyarrow
+from spark_kafka_sink.producer.producer import Producer
+from spark_kafka_sink.records.columns import RecordColumns
+servers, topic = sys.argv[1:]
+settings = {{"bootstrap.servers": servers, "request.timeout.ms": {REQUEST_TIMEOUT_MS}, "batch.size": 500,
+    "retry.backoff.ms": 5, "retry.backoff.max.ms": 20}}
+with Producer(settings) as producer, producer.scope() as scope:
+    for begin in range(0, {COUNT}, 10):
+        values = [b"%d" % value for value in range(begin, begin + 10)]
+        scope.append(topic, RecordColumns(10, value=pyarrow.array(values, pyarrow.binary())))
+        if begin == 100:
+            print("under way", flush=True)
+    scope.flush(60)
+    print(scope.report().records, flush=True)
+"""
+
+
+@pytest.mark.fault("connection", "the client is paused for longer than the request timeout")
+@pytest.mark.slow
+def test_a_client_that_was_paused_sends_the_rest_once_and_in_order(proxied_kafka: ProxiedKafka, new_topic: NewTopic) -> None:
+    topic = new_topic(1, on=proxied_kafka.cluster)
+    proxied_kafka.proxy.delay(0.1)  # so that requests are in flight whenever it is
+    command = [sys.executable, "-c", PROGRAM, proxied_kafka.cluster.bootstrap_servers, topic]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as program:
+        try:
+            assert program.stdout is not None
+            assert program.stdout.readline() == "under way\n"
+            program.send_signal(signal.SIGSTOP)
+            with suppress(subprocess.TimeoutExpired):
+                program.wait(PAUSE_S)
+            program.send_signal(signal.SIGCONT)
+            assert program.stdout.readline() == f"{COUNT}\n"
+            assert program.wait(30) == 0
+        finally:
+            program.kill()
+    read = read_topic(proxied_kafka.cluster.direct_servers, topic)
+    assert_each_once_in_order([int(record.value or b"") for record in read], COUNT)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 
@@ -10,10 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.errors import BrokerError, DeliveryError, TransactionAbortableError
+from spark_kafka_sink.errors import BrokerError, DeliveryError
 from spark_kafka_sink.producer.base.bad_rows import BadRows
 from spark_kafka_sink.producer.producer import Producer
-from spark_kafka_sink.producer.scopes.send_scope import SendScope
 from spark_kafka_sink.producer.scopes.transaction_scope import TransactionScope
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.apis.produce import ProduceRequest
@@ -33,6 +31,10 @@ ORDERED = pytest.mark.parametrize("settings", [{}, {"enable_idempotence": "false
 
 def kept_numbers(rejected: Collection[BadRows]) -> list[int]:
     return [int(value) for rows in rejected for value in rows.columns.value.to_pylist()]  # type: ignore[union-attr]
+
+
+def row_numbers(rejected: Collection[BadRows]) -> list[int]:
+    return [number for rows in rejected if rows.rows is not None for number in rows.rows.tolist()]
 
 
 def has(*bad: int) -> Callable[[ProduceRequest], bool]:
@@ -98,9 +100,12 @@ def test_where_no_record_is_named_halves_are_sent_until_only_the_bad_ones_are_le
     """Brokers before 2.4 name none."""
     cluster.faults.answer(ApiKey.PRODUCE, says(code), times=None, when=has(*bad))
     with producer_on(cluster.bootstrap_servers, **settings) as producer, producer.scope(keeps_rejected=True) as scope:
-        scope.append("t", numbers(range(20)))
+        scope.append("t", numbers(range(10)), row_numbers=lambda positions: positions + 100)
+        scope.append("t", numbers(range(10, 20)), row_numbers=lambda positions: positions + 110)
         scope.flush(20)
-        assert kept_numbers(scope.take_rejected()) == sorted(bad)
+        found = scope.take_rejected()
+    assert kept_numbers(found) == sorted(bad)
+    assert row_numbers(found) == [number + 100 for number in sorted(bad)]
     assert cluster.values() == [n for n in range(20) if n not in bad]
 
 
@@ -155,15 +160,6 @@ def test_a_flush_counts_what_became_of_the_records_behind_a_rejected_one(cluster
         assert raised.value.facts == {"failed": len(bad), "acked": 50 - len(bad)}
 
 
-def test_an_append_behind_a_rejected_record_says_how_many_were_acked(cluster: RecordingBroker) -> None:
-    reject(cluster, {3})
-    with producer_on(cluster.bootstrap_servers) as producer, failing_scope(producer) as scope:
-        scope.append("t", numbers(range(10)))
-        wait_until(lambda: scope.tally.failed_records == 1, "the failure")
-        with pytest.raises(DeliveryError, match=r"1 record failed, 9 were acknowledged"):
-            scope.append("t", numbers([11]))
-
-
 def test_a_scope_does_not_end_without_a_word_while_rejected_records_were_not_taken(cluster: RecordingBroker) -> None:
     reject(cluster, {1, 2})
     text = r"^\[DELIVERY\] 2 records that brokers rejected were not taken; call .* before the scope ends: .*INVALID_RECORD"
@@ -209,11 +205,12 @@ def test_of_five_in_flight_a_transaction_commits_the_others(leader: RecordingBro
         scope.flush(10)
         held = leader.faults.hold(ApiKey.PRODUCE)
         reject(leader, rejected)
-        scope.append("t", numbers(rows, width=WIDTH))
+        scope.append("t", numbers(rows, width=WIDTH), row_numbers=lambda positions: positions + width)
         wait_until(lambda: figure(producer, "requests-in-flight") == 5, "five in flight")
         held.remove()
         scope.flush(20)
-        assert kept_numbers(scope.take_rejected()) == sorted(rejected)
+        found = scope.take_rejected()
+        assert kept_numbers(found) == row_numbers(found) == sorted(rejected)
         scope.append("t", numbers([100]))
         commit(leader, scope)
     until_read(leader, "t", [0, *(n for n in rows if n not in rejected), 100])
@@ -244,16 +241,6 @@ def test_a_transaction_is_not_prepared_before_its_rejected_records_are_taken(lea
         assert kept_numbers(scope.take_rejected()) == [1]
         commit(leader, scope)
     until_read(leader, "t", [0, 2])
-
-
-def test_without_keeping_them_a_rejected_record_ends_its_transaction(leader: RecordingBroker) -> None:
-    reject(leader, {1})
-    with scoped(leader.bootstrap_servers) as producer, producer.transaction("not kept") as scope:
-        scope.append("t", numbers(range(3)))
-        with pytest.raises(DeliveryError, match="INVALID_RECORD"):
-            scope.flush(10)
-        with pytest.raises((DeliveryError, TransactionAbortableError)):
-            scope.prepare(10)
 
 
 def test_an_attempt_without_an_answer_before_the_rejection_ends_the_transaction(leader: RecordingBroker) -> None:
@@ -299,26 +286,3 @@ def test_with_five_batches_in_flight_readers_of_a_transaction_see_the_good_rows_
     assert sorted(kept) == list(range(0, 600, 40))
     good = [n for n in range(600) if n % 40]
     until_read(cluster, topic, [*(n for n in good if n % 2 == 0), *(n for n in good if n % 2)])
-
-
-def test_each_reason_of_a_real_topic_comes_back_from_a_transaction(transaction_kafka: Kafka, new_topic: NewTopic) -> None:
-    hour_ms = 3_600_000
-    config = {"cleanup.policy": "compact", "message.timestamp.before.max.ms": str(hour_ms), "max.message.bytes": "2000"}
-    topic = new_topic(1, on=transaction_kafka, config=config)
-    now = time.time_ns() // 1_000_000
-    stamps = np.array([now - 2 * hour_ms if n == 3 else now for n in range(30)], np.int64)
-    values = [b"%0*d" % (4000 if n == 7 else 100, n) for n in range(30)]
-    keys = [None if n in (11, 12) else b"k%d" % n for n in range(30)]
-    with scoped(transaction_kafka.bootstrap_servers) as producer, transaction(producer, topic) as scope:
-        scope.append(topic, RecordColumns(30, value=pa.array(values), key=pa.array(keys, pa.binary()), timestamp=stamps))
-        scope.flush(30)
-        found = scope.take_rejected()
-        commit(transaction_kafka, scope)
-    reasons = {number: str(rows.error.facts["error"]) for rows in found for number in kept_numbers([rows])}
-    assert reasons.keys() == {3, 7, 11, 12}
-    assert (reasons[3], reasons[7], reasons[11]) == ("INVALID_TIMESTAMP", "MESSAGE_TOO_LARGE", "INVALID_RECORD")
-    until_read(transaction_kafka, topic, [n for n in range(30) if n not in reasons])
-
-
-def kept(scope: SendScope) -> list[int]:
-    return sorted(kept_numbers(scope.take_rejected()))

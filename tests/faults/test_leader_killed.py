@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.faults.numbered_stream import NumberedStream, assert_each_once_in_order
-from tests.faults.producing import numbers, producer_on
+from tests.faults.producing import NumberedStream, assert_each_once_in_order, numbers, producer_on
 from tests.kafka.brokers import Brokers
 from tests.kafka.dump_log import dump_log, records_of
 from tests.kafka.fixtures import NewTopic, embedded_in_make_test

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +13,7 @@ from confluent_kafka.admin import NewPartitions
 
 from spark_kafka_sink.broker.faults.fault import Fault
 from spark_kafka_sink.client.backoff import ExponentialBackoff
-from spark_kafka_sink.errors import AuthorizationError, BrokerError, DeliveryError, MetadataTimeoutError, RecordError
+from spark_kafka_sink.errors import AuthorizationError, BrokerError, DeliveryError, MetadataTimeoutError
 from spark_kafka_sink.options.producer_options import producer_config
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.protocol.api import ApiKey
@@ -136,20 +135,6 @@ def test_what_waits_for_a_leader_fails_once_the_topic_may_not_be_seen_any_more(c
 # A row for a partition that is not known: the topic is asked about once more
 
 
-def on_third_question(cluster: RecordingBroker, act: Callable[[], object]) -> None:
-    """`act` is called before the third Metadata request from now on is answered."""
-    first = cluster.faults.seen(ApiKey.METADATA)
-    cluster.faults.watch(
-        ApiKey.METADATA, on_request=lambda broker, body: cluster.faults.seen(ApiKey.METADATA) == first + 3 and act()
-    )
-
-
-def make_again(cluster: RecordingBroker, leaders: tuple[int, ...]) -> None:
-    """Delete the topic; the third question about it from now on finds it made anew."""
-    cluster.delete()
-    on_third_question(cluster, lambda: cluster.topic("t", leaders))
-
-
 @pytest.mark.fault("metadata", "partitions added")
 def test_a_partition_that_was_added_is_found_by_asking(cluster: RecordingBroker) -> None:
     with one_by_one(cluster.bootstrap_servers) as producer:
@@ -196,30 +181,6 @@ def test_another_error_of_the_topic_is_waited_out_until_max_block_ms(cluster: Re
         with pytest.raises(MetadataTimeoutError, match=f"topic t: timed out waiting for metadata after .*: {code.name}[;. ]"):
             scope.append("t", numbers([1], partition=2))
         assert time.monotonic() - begun > 0.99
-
-
-def test_a_topic_that_is_made_anew_without_the_partition_is_an_error_of_the_row(cluster: RecordingBroker) -> None:
-    cluster.topic("t", leaders=(1, 1))
-    with one_by_one(cluster.bootstrap_servers) as producer:
-        send(producer, numbers([0], partition=1))
-        make_again(cluster, leaders=(1,))
-        with pytest.raises(RecordError, match="column partition is 2, but the only partition is 0"):
-            send(producer, numbers([1], partition=2))
-
-
-def test_when_nobody_answers_about_the_partition_the_error_comes_at_max_block_ms(cluster: RecordingBroker) -> None:
-    with one_by_one(cluster.bootstrap_servers, max_block_ms=1000) as producer, failing_scope(producer) as scope:
-        scope.append("t", numbers([0]))
-        scope.flush(10)
-        silence = cluster.faults.unreachable(1, black_hole=True)
-        begun = time.monotonic()
-        with pytest.raises(
-            MetadataTimeoutError,
-            match=r"topic t: timed out waiting for metadata after \d+ ms; asked broker 1 \(127.*\): no response yet",
-        ):
-            scope.append("t", numbers([1], partition=2))
-        assert time.monotonic() - begun > 0.99
-        silence.remove()
 
 
 # Topics and brokers that come and go

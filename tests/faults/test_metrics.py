@@ -96,15 +96,6 @@ def test_records_that_an_append_refuses_are_errors_without_having_been_sent(clus
         assert metrics["metadata-wait-time-ns-total"] > 0
 
 
-def test_a_flush_of_single_records_is_timed(cluster: RecordingBroker) -> None:
-    with producer_on(cluster.bootstrap_servers) as producer:
-        assert producer.send("t", b"1").result(10).offset == 0
-        assert of_producer(producer)["flush-time-ns-total"] == 0
-        producer.flush()
-        assert of_producer(producer)["flush-time-ns-total"] > 0
-        assert of_producer(producer)["record-send-total"] == 1
-
-
 def test_memory_that_stays_out_is_waited_for_and_then_refused(cluster: RecordingBroker) -> None:
     held = cluster.faults.hold(ApiKey.PRODUCE, times=None)
     with one_by_one(cluster.bootstrap_servers, buffer_memory=2 * CHUNK_SIZE, max_block_ms=1000) as producer:

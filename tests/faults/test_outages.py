@@ -12,7 +12,6 @@ from spark_kafka_sink.errors import (
     BrokerError,
     DeadlineError,
     DeliveryError,
-    MetadataTimeoutError,
     TransactionAbortableError,
     TransactionTimeoutError,
 )
@@ -118,18 +117,6 @@ def test_nothing_is_told_of_records_that_may_linger(told: pytest.LogCaptureFixtu
     assert told.messages == []
 
 
-def test_an_append_that_finds_no_broker_is_told_of_while_it_waits(told: pytest.LogCaptureFixture) -> None:
-    (port,) = free_ports(1)
-    with (
-        one_by_one(f"127.0.0.1:{port}", max_block_ms=1000) as producer,
-        producer.scope() as scope,
-        pytest.raises(MetadataTimeoutError),
-    ):
-        scope.append("t", numbers([1]))
-    assert warnings(told)[0].startswith(f"topic t: an append has been waiting for N s; bootstrap server 127.0.0.1:{port}: ")
-    assert "refused" in warnings(told)[0]
-
-
 def test_a_transaction_that_finds_no_coordinator_is_told_of_while_it_waits(told: pytest.LogCaptureFixture) -> None:
     (port,) = free_ports(1)
     settings = {"transactional_id": "its-own", "max_block_ms": 1000}
@@ -139,20 +126,6 @@ def test_a_transaction_that_finds_no_coordinator_is_told_of_while_it_waits(told:
         "transactional id its-own: a transaction has been waiting for N s; the transaction is not ready: "
     )
     assert len(warnings(told)) == 1
-
-
-def test_an_append_to_a_topic_that_does_not_exist_is_told_of_with_what_to_do(
-    cluster: RecordingBroker, told: pytest.LogCaptureFixture
-) -> None:
-    with (
-        one_by_one(cluster.bootstrap_servers, max_block_ms=1000) as producer,
-        producer.scope() as scope,
-        pytest.raises(MetadataTimeoutError),
-    ):
-        scope.append("absent", numbers([1]))
-    assert warnings(told)[0].startswith("topic absent: an append has been waiting for N s; ")
-    assert f"broker 1 ({cluster.address(1)}): UNKNOWN_TOPIC_OR_PARTITION" in warnings(told)[0]
-    assert warnings(told)[0].endswith("; create the topic, or set auto.create.topics.enable=true on the brokers")
 
 
 def test_nothing_is_told_of_a_broker_that_throttles(cluster: RecordingBroker, told: pytest.LogCaptureFixture) -> None:
@@ -188,15 +161,6 @@ def test_a_topic_that_is_deleted_under_a_task_is_told_of_and_the_error_says_what
             scope.flush(10)
     assert warnings(told)[0].startswith("topic t: 3 records have been waiting for a leader for N s; broker 1 ")
     assert "; create the topic, or set auto.create.topics.enable=true on the brokers" in warnings(told)[0]
-
-
-def test_records_that_may_not_be_retried_fail_with_what_to_do_where_the_topic_is_gone(cluster: RecordingBroker) -> None:
-    cluster.faults.fail(ApiKey.PRODUCE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    settings = {"enable_idempotence": False, "retries": 0}
-    with one_by_one(cluster.bootstrap_servers, **settings) as producer, failing_scope(producer) as scope:
-        scope.append("t", numbers([0]))
-        with pytest.raises(DeliveryError, match="UNKNOWN_TOPIC_OR_PARTITION; create the topic, or set auto"):
-            scope.flush(10)
 
 
 @pytest.mark.fault("metadata", "topic deleted and made again")

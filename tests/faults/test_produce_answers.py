@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -243,18 +242,6 @@ def test_unknown_producer_without_a_log_start_is_asked_until_the_broker_knows(cl
     assert [received.numbers for received in cluster.attempts(1)] == [(0, 0)] * 3
 
 
-@pytest.mark.fault("produce answers", "throttling")
-def test_throttling_is_waited_out(cluster: RecordingBroker) -> None:
-    cluster.faults.alter(ApiKey.PRODUCE, throttles(300))
-    with one_by_one(cluster.bootstrap_servers) as producer, producer.scope() as scope:
-        scope.append("t", numbers([0]))
-        scope.flush(10)
-        begun = time.monotonic()
-        scope.append("t", numbers([1]))
-        scope.flush(10)
-        assert time.monotonic() - begun > 0.2
-
-
 def test_a_batch_that_may_not_be_written_fails_at_once_and_says_what_to_grant(cluster: RecordingBroker) -> None:
     refused = cluster.faults.fail(ApiKey.PRODUCE, E.TOPIC_AUTHORIZATION_FAILED, times=None)
     wanted = r"topic t partition 0: .*TOPIC_AUTHORIZATION_FAILED; User:ANONYMOUS is not authorized for Write on topic t; to grant"
@@ -265,17 +252,6 @@ def test_a_batch_that_may_not_be_written_fails_at_once_and_says_what_to_grant(cl
     assert isinstance(cause, AuthorizationError)
     command = f"kafka-acls --bootstrap-server {cluster.bootstrap_servers} --add --allow-principal User:ANONYMOUS"
     assert cause.facts["acl"] == f"{command} --operation Write --topic t"
-
-
-@pytest.mark.parametrize("code", [E.GROUP_AUTHORIZATION_FAILED, E.DELEGATION_TOKEN_AUTHORIZATION_FAILED])
-def test_a_refusal_that_no_produce_request_should_meet_is_not_tried_again_either(
-    cluster: RecordingBroker, code: ErrorCode
-) -> None:
-    refused = cluster.faults.fail(ApiKey.PRODUCE, code, times=None)
-    with pytest.raises(DeliveryError, match=code.name) as caught:
-        send(cluster, [0])
-    assert refused.hits == 1
-    assert isinstance(caught.value.__cause__, AuthorizationError)
 
 
 def give_no_producer_ids(cluster: RecordingBroker) -> None:
@@ -313,24 +289,6 @@ def test_a_producer_id_that_is_not_there_yet_is_asked_for_again(cluster: Recordi
 
 
 # delivery.timeout.ms
-
-
-def test_a_batch_that_waits_for_its_retry_expires_and_the_next_goes_on(cluster: RecordingBroker) -> None:
-    cluster.faults.fail(ApiKey.PRODUCE, E.NOT_ENOUGH_REPLICAS, times=None, when=carries(1))
-    settings = {"request_timeout_ms": 1000, "delivery_timeout_ms": 1000, "retry_backoff_ms": 400, "retry_backoff_max_ms": 400}
-    with one_by_one(cluster.bootstrap_servers, **settings) as producer:
-        with failing_scope(producer) as scope:
-            scope.append("t", numbers([0]))
-            scope.flush(10)
-            scope.append("t", numbers([1]))
-            with pytest.raises(
-                DeliveryError, match=r"not acknowledged within delivery.timeout.ms.*last error: NOT_ENOUGH_REPLICAS"
-            ):
-                scope.flush(10)
-        with producer.scope() as scope:
-            scope.append("t", numbers([2]))
-            scope.flush(10)
-    assert cluster.values() == [0, 2]
 
 
 @pytest.mark.fault("sequence", "delivery timeout in flight: the numbers are never used again")

@@ -15,9 +15,9 @@ from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.apis.produce import BatchIndexAndErrorMessage, ProduceRequest, ProduceResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.records.columns import RecordColumns
-from tests.faults.producing import buffered_bytes, failing_scope, figure, numbers, producer_on, send
+from tests.faults.producing import failing_scope, figure, numbers, producer_on, send
 from tests.faults.recording_broker import RecordingBroker, batches_of, numbers_in, says, throttles
-from tests.faults.test_refused_for_good import check_numbers
+from tests.faults.test_sequences import check_numbers
 from tests.kafka.dump_log import dump_log, records_of
 from tests.kafka.fixtures import NewTopic, ProxiedKafka
 from tests.kafka.kafka import Kafka
@@ -69,19 +69,6 @@ def test_only_the_named_records_fail(cluster: RecordingBroker, settings: dict[st
     assert cluster.values() == [0, 1, 2, 5, 6, 7, 8]
     assert (report.errors, report.retries) == ({"INVALID_RECORD": 1}, 0)
     assert [len(received.values) for received in cluster.received] == [10, 7]
-
-
-def test_the_others_are_counted_as_acked(cluster: RecordingBroker) -> None:
-    reject(cluster, {3})
-    with producer_on(cluster.bootstrap_servers) as producer, failing_scope(producer) as scope:
-        scope.append("t", numbers(range(10)))
-        wait_until(lambda: scope.report().records == 9, "the others acked")
-        partition = scope.report().partitions["t", 0]
-        assert (partition.first_offset, partition.last_offset) == (0, 8)
-        assert producer.metrics()["producer-metrics"]["record-error-total"] == 1
-        wait_until(lambda: buffered_bytes(producer) == 0, "the memory of both batches")
-        with pytest.raises(DeliveryError, match=r"^\[DELIVERY\] 1 record failed, 9 were acknowledged"):
-            scope.flush(10)
 
 
 def test_each_future_knows_what_became_of_its_own_record(cluster: RecordingBroker) -> None:
@@ -139,23 +126,6 @@ def test_names_that_are_not_in_the_batch_are_passed_over_and_a_name_without_a_me
         with pytest.raises(BrokerError, match="INVALID_TIMESTAMP: because; timestamps, in ms since 1970, are outside"):
             futures[2].result(0)
     assert cluster.values() == [0, 1, 3, 4]
-
-
-def test_a_broker_that_names_one_record_at_a_time_is_asked_until_the_rest_is_stored(cluster: RecordingBroker) -> None:
-    def bad(body: ProduceRequest) -> list[int]:
-        return [row for row, number in enumerate(numbers_in(body)) if number % 4 == 1]
-
-    def answer(body: ProduceRequest) -> ProduceResponse:
-        return named(E.INVALID_RECORD, (bad(body)[0], "bad"))(body)
-
-    cluster.faults.answer(ApiKey.PRODUCE, answer, times=None, when=lambda body: bool(bad(body)))
-    with producer_on(cluster.bootstrap_servers) as producer, failing_scope(producer) as scope:
-        scope.append("t", numbers(range(16)))
-        wait_until(lambda: len(cluster.values()) == 12, "the others stored")
-        with pytest.raises(DeliveryError):
-            scope.flush(10)
-    assert cluster.values() == [n for n in range(16) if n % 4 != 1]
-    assert {received.batch.producer_epoch for received in cluster.received} == {0}
 
 
 @pytest.mark.parametrize("bad", [{1}, {1, 2, 3, 4, 5}, {2, 5}])

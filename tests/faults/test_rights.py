@@ -16,8 +16,7 @@ from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.security.acls import COMMIT_LOG
-from tests.exactly_once.logged import a_record
-from tests.exactly_once.opened import client_of, soon
+from tests.exactly_once.opened import a_record, client_of, soon
 from tests.faults.producing import failing_scope, numbers, one_by_one
 from tests.faults.recording_broker import RecordingBroker
 

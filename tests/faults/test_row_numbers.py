@@ -12,7 +12,6 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
-from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.producer.base.bad_rows import BadRows
 from spark_kafka_sink.producer.interceptors import ProducerInterceptor
 from spark_kafka_sink.producer.scopes.send_scope import SendScope
@@ -28,12 +27,10 @@ from spark_kafka_sink.protocol.apis.produce import (
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.decoder import decode_batches
-from tests.faults.producing import figure, numbers, producer_on
+from tests.faults.producing import numbers, producer_on
 from tests.faults.recording_broker import RecordingBroker, carries, says
-from tests.faults.test_kept_records import commit, transaction
 from tests.faults.test_rejected_records import WIDTH, reject
 from tests.producer.recording_interceptors import Recording
-from tests.producer.transactions.transacting import scoped, until_read
 from tests.waiting import wait_until
 
 E = ErrorCode
@@ -121,17 +118,6 @@ def test_bad_rows_that_the_append_has_left_out_do_not_shift_the_numbers(
     assert [rows.rows.tolist() for rows in refused if rows.rows is not None] == [[1], [70], [71], [149]]  # positions
 
 
-@pytest.mark.parametrize("bad", [{0}, {9, 10, 20}], ids=str)
-def test_halves_of_a_batch_keep_their_numbers(cluster: RecordingBroker, bad: set[int]) -> None:
-    """Brokers before 2.4 name no record."""
-    cluster.faults.answer(ApiKey.PRODUCE, says(E.INVALID_RECORD), times=None, when=carries(*bad))
-    with producer_on(cluster.bootstrap_servers, linger_ms=60_000) as producer, producer.scope(keeps_rejected=True) as scope:
-        for start in range(0, 30, 10):
-            append(scope, range(start, start + 10))
-        scope.flush(20)
-        assert found_in(scope.take_rejected()) == expected(bad)
-
-
 def test_a_batch_that_is_rejected_again_and_after_a_retry_keeps_its_numbers(cluster: RecordingBroker) -> None:
     """The broker finds one bad record at a time, and is not the leader for a moment in between."""
     bad = [20, 3, 11, 5]
@@ -144,26 +130,6 @@ def test_a_batch_that_is_rejected_again_and_after_a_retry_keeps_its_numbers(clus
         scope.flush(20)
         assert found_in(scope.take_rejected()) == expected(bad)
         assert scope.report().retries == len(bad)
-
-
-def test_a_transaction_gives_the_numbers_with_five_batches_in_flight(leader: RecordingBroker) -> None:
-    bad = {14, 35, 36, 59}
-    with (
-        scoped(leader.bootstrap_servers, batch_size=1100, linger_ms=20) as producer,
-        transaction(producer, "numbered") as scope,
-    ):
-        append(scope, range(1))
-        scope.flush(10)
-        held = leader.faults.hold(ApiKey.PRODUCE)
-        reject(leader, bad)
-        append(scope, range(10, 40))
-        append(scope, range(40, 60))
-        wait_until(lambda: figure(producer, "requests-in-flight") == 5, "five in flight")
-        held.remove()
-        scope.flush(20)
-        assert found_in(scope.take_rejected()) == expected(bad)
-        commit(leader, scope)
-    until_read(leader, "t", [0, *(n for n in range(10, 60) if n not in bad)])
 
 
 def test_rows_without_numbers_in_the_same_batch_have_none(cluster: RecordingBroker) -> None:
@@ -220,15 +186,6 @@ def test_the_numbers_are_asked_for_rejected_records_only_and_freed_with_their_ba
         assert asked == [7]
         del first, second
         wait_until(lambda: gc.collect() >= 0 and not alive, "nothing holds the numbers")
-
-
-def test_numbers_of_a_wrong_shape_are_an_error(cluster: RecordingBroker) -> None:
-    reject(cluster, {1, 2})
-    with producer_on(cluster.bootstrap_servers) as producer, producer.scope(keeps_rejected=True) as scope:
-        scope.append("t", numbers(range(4)), row_numbers=lambda positions: positions[:1])
-        scope.flush(20)
-        with pytest.raises(UsageError, match=r"row_numbers returned an array of shape \(1,\) for 2 rows"):
-            scope.take_rejected()
 
 
 def test_a_scope_that_does_not_keep_rejected_records_takes_no_notice(cluster: RecordingBroker) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import os
 from contextlib import ExitStack
 
 import numpy as np
@@ -11,17 +12,18 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.errors import DeliveryError, FlushTimeoutError
+from spark_kafka_sink.producer.accumulator.request_size import QUICK_MS
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.apis.produce import ProduceRequest
+from spark_kafka_sink.protocol.apis.produce import PRODUCE, ProduceRequest
 from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.messages import encode_request
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.reports.delivery_report import DeliveryReport
-from tests.faults.producing import buffered_bytes, failing_scope, figure, numbers, producer_on
+from tests.faults.producing import buffered_bytes, failing_scope, figure, numbers, producer_on, send
 from tests.faults.recording_broker import RecordingBroker, batches_of, numbers_in
 from tests.kafka.dump_log import DumpedBatch, dump_log, records_of
 from tests.kafka.fixtures import NewTopic, ProxiedKafka
-from tests.kafka.kafka import Kafka
 from tests.kafka.witness import Witnessed, read_topic
 from tests.records.making import HEADERS
 from tests.tiers import whole_but
@@ -48,7 +50,15 @@ def sent_sizes(cluster: RecordingBroker) -> list[int]:
 
 
 @pytest.mark.fault("record", "MESSAGE_TOO_LARGE splits, a single record fails alone")
-@pytest.mark.parametrize("settings", [{}, {"enable_idempotence": "false", "max_in_flight_requests_per_connection": 1}])
+@pytest.mark.fault("error codes", "10 MESSAGE_TOO_LARGE: split without using up a retry")
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"enable_idempotence": "false", "max_in_flight_requests_per_connection": 1},
+        {"retries": 0, "max_in_flight_requests_per_connection": 1},
+    ],
+)
 def test_what_is_too_large_is_halved_until_it_is_taken(cluster: RecordingBroker, settings: dict[str, object]) -> None:
     cluster.topic(max_message_bytes=1000)
     with producer_on(cluster.bootstrap_servers, batch_size=8000, **settings) as producer, producer.scope() as scope:
@@ -72,16 +82,6 @@ def test_one_that_is_too_large_alone_fails_alone(cluster: RecordingBroker) -> No
         with pytest.raises(DeliveryError, match=r"the broker rejected 1 record: MESSAGE_TOO_LARGE; a single record exceeds"):
             scope.flush(10)
         wait_until(lambda: cluster.values() == [n for n in range(20) if n != 13], "the others stored")
-
-
-@pytest.mark.fault("error codes", "10 MESSAGE_TOO_LARGE: split without using up a retry")
-def test_retries_need_not_be_left_for_a_split(cluster: RecordingBroker) -> None:
-    cluster.topic(max_message_bytes=1000)
-    settings: dict[str, object] = {"retries": 0, "max_in_flight_requests_per_connection": 1}
-    with producer_on(cluster.bootstrap_servers, batch_size=8000, **settings) as producer, producer.scope() as scope:
-        scope.append("t", numbers(range(60), width=WIDTH))
-        scope.flush(10)
-    assert cluster.values() == list(range(60))
 
 
 @pytest.mark.fault("sequence", "a split keeps order")
@@ -200,17 +200,6 @@ def test_on_real_kafka_those_behind_one_that_is_split_come_after_its_parts(
     assert [int(record.value or b"") for record in records_of(batches)] == [99, *range(50)]
 
 
-def test_on_real_kafka_order_is_kept_without_idempotence_one_request_at_a_time(kafka: Kafka, new_topic: NewTopic) -> None:
-    topic = new_topic(1, config=SMALL)
-    columns = rows(1200)
-    settings = {"enable_idempotence": "false", "max_in_flight_requests_per_connection": 1, "batch_size": 16 * 1100}
-    with producer_on(kafka.bootstrap_servers, **settings) as producer, producer.scope() as scope:
-        scope.append(topic, columns)
-        scope.flush(30)
-        assert scope.report().errors.keys() == {"MESSAGE_TOO_LARGE"}
-    assert_is_all_of(columns, read_topic(kafka.direct_servers, topic))
-
-
 def test_a_close_by_force_leaves_no_part_behind(cluster: RecordingBroker) -> None:
     cluster.topic(max_message_bytes=4000)
     held = cluster.faults.hold(ApiKey.PRODUCE, times=None, when=lambda body: not is_larger_than(4000, body))
@@ -223,3 +212,86 @@ def test_a_close_by_force_leaves_no_part_behind(cluster: RecordingBroker) -> Non
     with pytest.raises(DeliveryError, match=r"60 records failed, 0 were acknowledged"):
         scope.flush(5)
     assert buffered_bytes(producer) == 0
+
+
+# No request is larger than it may be, whatever was expected of the compression: some gateways close the connection
+
+
+PARTITIONS = 40
+REQUEST = 300_000  # bytes
+VERSION = 12  # of Produce, which producers send
+FRAME_PREFIX = 4  # bytes, for the frame's size
+
+
+def values(value: bytes, *, changing: bool = False) -> RecordColumns:
+    """One for each partition."""
+    own = [os.urandom(len(value)) if changing else value for _ in range(PARTITIONS)]
+    return RecordColumns(PARTITIONS, value=pa.array(own), partition=np.arange(PARTITIONS, dtype=np.int32))
+
+
+class Requests(list[tuple[int, int]]):
+    """Of each Produce request that came: its bytes, and how many batches are in it."""
+
+    def __init__(self, cluster: RecordingBroker, client_id: str = "") -> None:
+        self._client_id = client_id
+        cluster.faults.watch(ApiKey.PRODUCE, on_request=self._keep)
+
+    def _keep(self, broker: int, body: ProduceRequest) -> None:
+        message = encode_request(PRODUCE, VERSION, 0, self._client_id, body)
+        self.append((FRAME_PREFIX + sum(map(len, message)), len(list(batches_of(body)))))
+
+
+@pytest.mark.parametrize("codec", ["zstd", "lz4", "snappy", "gzip"])
+def test_records_that_compress_worse_than_those_before_go_in_more_requests(cluster: RecordingBroker, codec: str) -> None:
+    cluster.topic("t", leaders=[1] * PARTITIONS)
+    requests = Requests(cluster)
+    with producer_on(cluster.bootstrap_servers, compression_type=codec, max_request_size=REQUEST, client_id="") as producer:
+        for _ in range(3):
+            send(producer, values(bytes(50_000)))
+        assert max(count for _, count in requests) == PARTITIONS
+        send(producer, values(bytes(50_000), changing=True))
+        assert max(size for size, _ in requests) == figure(producer, "request-size-max")
+    assert [size for size, _ in requests if size > REQUEST] == []
+    stored = [cluster.stored("t", partition) for partition in range(PARTITIONS)]
+    assert {sum(batch.record_count for batch in batches) for batches in stored} == {4}
+
+
+def test_a_batch_that_alone_is_too_large_for_a_request_goes_alone(cluster: RecordingBroker) -> None:
+    cluster.topic("t", leaders=[1] * PARTITIONS)
+    requests = Requests(cluster)
+    with producer_on(cluster.bootstrap_servers, compression_type="zstd", max_request_size=50_100) as producer:
+        for _ in range(3):
+            send(producer, values(bytes(50_000)))
+        requests.clear()
+        send(producer, values(bytes(50_000), changing=True))
+    assert [count for _, count in requests] == [1] * PARTITIONS
+
+
+def test_only_a_broker_that_answers_quickly_gets_requests_over_max_request_size(cluster: RecordingBroker) -> None:
+    cluster.topic("t", leaders=[1] * PARTITIONS)
+    requests = Requests(cluster)
+    with producer_on(cluster.bootstrap_servers) as producer:
+
+        def sent() -> list[int]:
+            """Sends 4 MB. Returns the size of each request."""
+            requests.clear()
+            send(producer, values(bytes(100_000)))
+            return [size for size, _ in requests]
+
+        assert sent()[0] <= 2**20  # the broker has not answered any before
+        with cluster.faults.delay(ApiKey.PRODUCE, QUICK_MS + 100, times=None):
+            assert sent()[0] > 3 * 2**20
+            assert max(sent()) <= 2**20
+        assert sent()[0] <= 2**20
+        assert sent()[0] > 3 * 2**20
+
+
+def test_without_acks_no_request_is_over_max_request_size(cluster: RecordingBroker) -> None:
+    """Nothing tells how quickly the broker takes them, nor that a gateway closed the connection over one."""
+    cluster.topic("t", leaders=[1] * PARTITIONS)
+    requests = Requests(cluster)
+    with producer_on(cluster.bootstrap_servers, acks=0) as producer:
+        for _ in range(3):
+            send(producer, values(bytes(100_000)))
+    wait_until(lambda: sum(count for _, count in requests) == 3 * PARTITIONS, "the last batch")
+    assert max(size for size, _ in requests) <= 2**20

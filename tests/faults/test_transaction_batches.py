@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
-import os
 import threading
-import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
-from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.errors import (
     BrokerError,
     DeliveryError,
@@ -22,25 +20,18 @@ from spark_kafka_sink.errors import (
     TransactionTimeoutError,
 )
 from spark_kafka_sink.exactly_once.proof import Outcome
-from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
-from spark_kafka_sink.options.producer_options import producer_config
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from tests.faults.producing import QUICK, numbers
-from tests.kafka.witness import read_topic
+from tests.faults.producing import QUICK, commit_next, numbers
+from tests.producer.transactions import transacting
+from tests.producer.transactions.transacting import deadline, scoped, somebody_else, state_of, until_ended, until_read
 from tests.tiers import whole_but
-from tests.waiting import DEADLINE_S, until, wait_until
+from tests.waiting import wait_until
 
 E = ErrorCode
 # Given up soon; but a broker of a busy test machine has been quiet for half a second.
 TIGHT: dict[str, object] = {"request.timeout.ms": 1000, "delivery.timeout.ms": 2000}
-_numbers = itertools.count()
-
-
-@pytest.fixture
-def topic() -> str:
-    return f"batches-{os.getpid()}-{next(_numbers)}"
 
 
 @pytest.fixture(scope="module")
@@ -60,34 +51,9 @@ def broker(request: pytest.FixtureRequest, _brokers: dict[int, EmbeddedBroker]) 
     made.faults.clear()
 
 
-def under_id(broker: EmbeddedBroker, identity: str, **settings: object) -> Producer:
+def under_id(broker: EmbeddedBroker, identity: str, **settings: Any) -> Producer:
     """Each record is a batch."""
-    options = {name.replace("_", "."): value for name, value in settings.items()}
-    made = Producer(
-        {"bootstrap.servers": broker.bootstrap_servers, **QUICK, "batch.size": 1, "transactional.id": identity, **options}
-    )
-    made.init_transactions()
-    return made
-
-
-def scoped(broker: EmbeddedBroker, **settings: object) -> Producer:
-    options = {name.replace("_", "."): value for name, value in settings.items()}
-    return Producer({"bootstrap.servers": broker.bootstrap_servers, **QUICK, **options}, transactional=True)
-
-
-def until_read(broker: EmbeddedBroker, topic: str, expected: list[int]) -> None:
-    until(lambda: read(broker, topic), lambda found: found == expected, f"{expected} read")
-
-
-def read(broker: EmbeddedBroker, topic: str) -> list[int]:
-    return [int(one.value or b"") for one in read_topic(broker.bootstrap_servers, topic, isolation_level="read_committed")]
-
-
-def commit_next(producer: Producer, topic: str, *values: int) -> None:
-    producer.begin()
-    for value in values:
-        producer.send(topic, b"%d" % value)
-    producer.commit()
+    return transacting.under_id(broker.bootstrap_servers, identity, **{"batch_size": 1, **settings})
 
 
 def test_what_is_too_large_is_split_within_its_transaction(broker: EmbeddedBroker, topic: str) -> None:
@@ -217,7 +183,11 @@ def test_a_batch_that_expired_on_the_wire_makes_the_commit_fail(broker: Embedded
 
 
 def test_who_is_fenced_while_a_flush_waits_is_told_by_it(broker: EmbeddedBroker, topic: str) -> None:
-    with scoped(broker) as producer, pytest.raises(DeliveryError) as failed, producer.transaction(topic) as scope:
+    with (
+        scoped(broker.bootstrap_servers) as producer,
+        pytest.raises(DeliveryError) as failed,
+        producer.transaction(topic) as scope,
+    ):
         scope.append(topic, numbers(range(3)))
         scope.flush(10)
         with broker.faults.hold(ApiKey.PRODUCE, topic=topic, times=1) as held:
@@ -240,8 +210,8 @@ def test_a_producer_that_closes_for_want_of_use_leaves_open_what_it_prepared(bro
         handle = scope.prepare()
     assert handle is not None
     wait_until(lambda: producer.closed, "the end of the producer")
-    with ClusterClient(producer_config({"bootstrap.servers": broker.bootstrap_servers})) as client:
-        (ended,) = TransactionClient(client).end([handle], True, time.monotonic() + DEADLINE_S).values()
+    with somebody_else(broker) as other:
+        (ended,) = other.end([handle], True, deadline()).values()
     assert ended.outcome is Outcome.COMMITTED
     until_read(broker, topic, [0, 1, 2])
 
@@ -277,3 +247,92 @@ def test_what_is_committed_is_no_error_whatever_becomes_of_the_next_epoch(broker
             with pytest.raises(ProducerFencedError):
                 producer.begin()
     until_read(broker, topic, [1])
+
+
+# AddPartitionsToTxn that is under way when a transaction is to end (version 1): the end waits, and nothing stays open
+
+
+of_version_1 = pytest.mark.parametrize("broker", [1], indirect=True)
+ADD, END = ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.END_TXN
+
+
+@of_version_1
+@pytest.mark.fault("transaction", "AddPartitionsToTxn is pending when the transaction ends")
+@pytest.mark.parametrize("applied", [True, False])
+def test_a_commit_waits_for_it(broker: EmbeddedBroker, topic: str, applied: bool) -> None:
+    with under_id(broker, topic) as producer, ThreadPoolExecutor(1) as pool:
+        producer.begin()
+        ends = broker.faults.watch(END)
+        with broker.faults.hold(ADD, applied=applied) as held:
+            sent = producer.send(topic, b"1")
+            held.wait()
+            with pytest.raises(TransactionTimeoutError, match="has not responded to AddPartitionsToTxn"):
+                producer.commit(0.2)
+            committing = pool.submit(producer.commit)
+            assert (ends.hits, sent.done()) == (0, False)
+        committing.result(20)
+        commit_next(producer, topic, 2)
+    until_read(broker, topic, [1, 2])
+
+
+@of_version_1
+@pytest.mark.fault("transaction", "AddPartitionsToTxn is pending when the transaction ends")
+@pytest.mark.parametrize("applied", [True, False])
+def test_an_abort_waits_for_it(broker: EmbeddedBroker, topic: str, applied: bool) -> None:
+    with under_id(broker, topic) as producer:
+        commit_next(producer, topic, 1)
+        producer.begin()
+        ends = broker.faults.watch(END)
+        with broker.faults.hold(ADD, applied=applied) as held:
+            sent = producer.send(topic, b"2")
+            held.wait()
+            with pytest.raises(TransactionTimeoutError, match="has not responded to AddPartitionsToTxn"):
+                producer.abort(0.2)
+            assert ends.hits == 0
+        producer.abort()
+        assert sent.exception(10) is not None
+        assert state_of(broker, topic) != "Ongoing"
+        commit_next(producer, topic, 3)
+    until_read(broker, topic, [1, 3])
+    until_ended(broker, topic)
+
+
+@of_version_1
+@pytest.mark.fault("transaction", "AddPartitionsToTxn is pending when the transaction ends")
+@pytest.mark.parametrize("commits", [True, False])
+@pytest.mark.parametrize("cut", ["cut_before", "cut_after"])
+def test_one_that_is_lost_is_repeated_for_a_commit_and_harms_no_abort(
+    broker: EmbeddedBroker, topic: str, cut: str, commits: bool
+) -> None:
+    with under_id(broker, topic) as producer:
+        commit_next(producer, topic, 1)
+        producer.begin()
+        fault = getattr(broker.faults, cut)(ADD, times=2)
+        producer.send(topic, b"2")
+        if commits:
+            producer.commit()
+            assert fault.hits == 2
+        else:
+            producer.abort()
+        fault.remove()
+        commit_next(producer, topic, 3)
+    until_read(broker, topic, [1, 2, 3] if commits else [1, 3])
+    until_ended(broker, topic)
+
+
+@of_version_1
+@pytest.mark.fault("transaction", "AddPartitionsToTxn is pending when the transaction ends")
+def test_one_that_arrives_after_its_transaction_was_aborted_opens_no_other(broker: EmbeddedBroker, topic: str) -> None:
+    """Nobody would end what it opened: until its time-out, readers would wait."""
+    with under_id(broker, topic, request_timeout_ms=500, delivery_timeout_ms=1000) as producer:
+        commit_next(producer, topic, 1)
+        producer.begin()
+        held = broker.faults.hold(ADD, times=1)
+        producer.send(topic, b"2")
+        held.wait()
+        producer.abort()  # once the request has timed out, over another connection
+        held.remove()
+        assert state_of(broker, topic) != "Ongoing"
+        commit_next(producer, topic, 3)
+    until_read(broker, topic, [1, 3])
+    until_ended(broker, topic)

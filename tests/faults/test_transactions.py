@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,17 +21,8 @@ from spark_kafka_sink.errors import (
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.kafka.kafka import Kafka
-from tests.kafka.witness import read_topic
-from tests.producer.transactions.transacting import under_id, until_ended
+from tests.producer.transactions.transacting import under_id, until_ended, until_read, values
 from tests.waiting import until, wait_until
-
-VERSIONS = {1: 0, 2: 2}
-_numbers = itertools.count()
-
-
-@pytest.fixture
-def topic() -> str:
-    return f"transactions-{os.getpid()}-{next(_numbers)}"
 
 
 @pytest.fixture(scope="module")
@@ -67,16 +57,6 @@ def cluster(brokers: int, level: int) -> EmbeddedBroker:
         transaction_abort_timed_out_transaction_cleanup_interval_ms=50,
     )
     return EmbeddedBroker(brokers, config=config)
-
-
-def read(broker: EmbeddedBroker, topic: str) -> list[int]:
-    records = read_topic(broker.bootstrap_servers, topic, isolation_level="read_committed")
-    return [int(record.value or b"") for record in records]
-
-
-def until_read(broker: EmbeddedBroker, topic: str, expected: list[int]) -> None:
-    """Markers take some ms."""
-    until(lambda: read(broker, topic), lambda found: found == expected, f"{expected} read")
 
 
 def test_a_commit_names_a_topic_that_was_replaced_and_the_next_transaction_goes_on(broker: EmbeddedBroker, topic: str) -> None:
@@ -219,7 +199,7 @@ def test_a_transaction_that_took_too_long_is_not_committed(broker: EmbeddedBroke
         until_ended(broker, topic)
         with pytest.raises(TransactionError, match=r"open for longer than transaction\.timeout\.ms"):
             producer.commit()
-    assert read(broker, topic) == []
+    assert values(broker, topic) == []
 
 
 @pytest.mark.fault("transaction", "an empty transaction")
@@ -276,9 +256,9 @@ def test_nothing_aborted_and_nothing_torn_is_read(broker: EmbeddedBroker, topic:
             for row in range(10):
                 producer.send(topic, b"%d" % turn, partition=row % 3)
             producer.abort() if turn % 3 == 2 else producer.commit()
-            found = read(broker, topic)
+            found = values(broker, topic)
             assert all(found.count(value) == 10 for value in set(found))
-    found = until(lambda: read(broker, topic), lambda found: len(found) >= 80, "80 records")
+    found = until(lambda: values(broker, topic), lambda found: len(found) >= 80, "80 records")
     assert sorted(found) == [turn for turn in range(12) if turn % 3 != 2 for _ in range(10)]
 
 
@@ -301,4 +281,4 @@ def test_a_producer_that_closes_aborts_what_is_open(broker: EmbeddedBroker, topi
         sent = producer.send(topic, b"1")
     assert sent.exception(0) is None
     assert ends.hits == 1
-    assert read(broker, topic) == []
+    assert values(broker, topic) == []

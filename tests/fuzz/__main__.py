@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.fuzz.connections import CONNECTIONS
-from tests.fuzz.corpus import keep, kept
-from tests.fuzz.targets import TARGETS
+from tests.fuzz.targets import TARGETS, keep, kept
 
 BUILD: Final = Path("build/fuzz")
 FRAMES: Final = 200_000

@@ -6,20 +6,20 @@ import base64
 import os
 import shutil
 import socket
+import subprocess
 import tempfile
 import uuid
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.kafka import kafka
+from tests.kafka import java, kafka
 from tests.kafka.broker import LISTENER_HOST, Broker, kraft, with_listeners, zookeeper_mode
 from tests.kafka.brokers import Brokers
 from tests.kafka.class_archive import QUICK_START
 from tests.kafka.guardian import Guardian
 from tests.kafka.ports import free_ports
 from tests.kafka.versions import DEFAULT, has_default_replication, jars_of
-from tests.kafka.zookeeper import ZooKeeper
 
 TMPFS = Path("/dev/shm")
 TMPFS_BYTES_WANTED = 2 * 1024**3
@@ -218,3 +218,64 @@ def data_folder() -> Path:
     """Creates a folder, in memory if there is space. With many partitions a disk would limit the speed, not the client."""
     roomy = TMPFS.is_dir() and os.access(TMPFS, os.W_OK) and shutil.disk_usage(TMPFS).free >= TMPFS_BYTES_WANTED
     return Path(tempfile.mkdtemp(prefix="spark-kafka-sink-", dir=TMPFS if roomy else None))
+
+
+# Brokers ask for their session timeout; the server grants at least two ticks, at most twenty.
+TICK_MS = 500
+ZOOKEEPER_OPTIONS = (
+    "-Xmx96m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Dzookeeper.forceSync=no",
+    "-Dzookeeper.admin.enableServer=false",
+)
+
+
+class ZooKeeper:
+    """A server out of the jars of a 3.x broker. It may still be starting when the constructor returns: brokers wait for it."""
+
+    def __init__(self, port: int, folder: Path, guardian: Guardian, version: str) -> None:
+        """Starts the server.
+
+        Args:
+            port: where it listens, on the loopback address.
+            folder: takes its settings, output and data.
+            guardian: ends the server if this process dies.
+            version: Kafka's, whose jars hold the server.
+        """
+        self.address = f"127.0.0.1:{port}"
+        self.output = folder / "zookeeper.log"
+        self._guardian = guardian
+        settings_file = folder / "zookeeper.properties"
+        settings = {
+            "clientPort": port,
+            "clientPortAddress": "127.0.0.1",
+            "dataDir": folder / "zookeeper",
+            "tickTime": TICK_MS,
+            "maxClientCnxns": 0,
+            "4lw.commands.whitelist": "dump",
+        }
+        settings_file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        with self.output.open("ab") as output:
+            self._process: subprocess.Popen[bytes] = java.start(
+                "org.apache.zookeeper.server.quorum.QuorumPeerMain",
+                str(settings_file),
+                options=ZOOKEEPER_OPTIONS,
+                output=output,
+                version=version,
+            )
+        guardian.watch_process(self._process.pid)
+
+    def has_session_of(self, broker_id: int) -> bool:
+        """Returns whether the broker is still registered. A killed one is until its session has timed out."""
+        host, _, port = self.address.rpartition(":")
+        with socket.create_connection((host, int(port)), timeout=10) as connection, connection.makefile("rb") as answer:
+            connection.sendall(b"dump")
+            return f"/brokers/ids/{broker_id}\n".encode() in answer.read()
+
+    def kill(self) -> None:
+        """Ends the server with SIGKILL; does nothing when it has ended."""
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait(timeout=30)
+        self._guardian.forget_process(self._process.pid)

@@ -1,4 +1,4 @@
-"""Fixtures that provide Kafka to tests: `kafka`, `kafka3`, `new_topic`, `proxy`, `proxied_kafka`.
+"""Fixtures that provide Kafka to tests: `kafka`, `kafka3`, `new_topic`, `proxy`, `proxied_kafka`, `versioned_kafka`.
 
 Each test runs on embedded brokers, with the mark `embedded`, and on real ones, with the mark `kafka`. It must not see a
 difference.
@@ -15,12 +15,13 @@ from typing import Literal, Protocol
 import pytest
 from _pytest.mark import ParameterSet
 
+from tests.kafka.acls import KafkaWithAcls
 from tests.kafka.brokers import Brokers
 from tests.kafka.cluster import KafkaCluster
 from tests.kafka.embedded import EmbeddedKafka
-from tests.kafka.find import find_kafka
 from tests.kafka.kafka import Kafka
 from tests.kafka.proxy import TcpProxy
+from tests.kafka.versions import DEFAULT, OLDEST, POMS
 
 _numbers = itertools.count()
 
@@ -84,7 +85,9 @@ def _embedded_kafka() -> Iterator[Kafka]:
 
 @pytest.fixture(scope="session")
 def _real_kafka() -> Iterator[Kafka]:
-    with find_kafka() as found:
+    # This one need not be from Maven.
+    named = os.environ.get("KAFKA_BOOTSTRAP_SERVERS")
+    with Kafka(named) if named else KafkaCluster() as found:
         yield found
 
 
@@ -180,3 +183,116 @@ def new_topic(broker_kind: BrokerKind, request: pytest.FixtureRequest) -> Iterat
     yield create
     for cluster, name in made:
         cluster.delete_topic(name)
+
+
+# The fixtures of tests on transactions: `kafka_tv1`, `transaction_kafka`, `kafka_with_acls`. Each Kafka starts when it is first
+
+
+# What StorageTool finalizes transaction.version at for producers of version 1. At 1 they would do the same (TransactionManager,
+# KIP-890): only the records of the coordinator's log differ.
+VERSION_1_LEVEL = 0
+
+
+@pytest.fixture(scope="session")
+def _embedded_kafka_tv1() -> Iterator[Kafka]:
+    with EmbeddedKafka(in_memory=True, transaction_version=VERSION_1_LEVEL) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def _real_kafka_tv1() -> Iterator[Kafka]:
+    with KafkaCluster(features={"transaction.version": VERSION_1_LEVEL}) as made:
+        yield made
+
+
+@pytest.fixture
+def kafka_tv1(broker_kind: BrokerKind, request: pytest.FixtureRequest) -> Kafka:
+    """One broker for the whole run, as `kafka`, but with transactions of version 1. Topics: `new_topic(on=kafka_tv1)`."""
+    found: Kafka = request.getfixturevalue("_embedded_kafka_tv1" if broker_kind == "embedded" else "_real_kafka_tv1")
+    return found
+
+
+@pytest.fixture(params=[1, 2], ids=["tv1", "tv2"])
+def transaction_version(request: pytest.FixtureRequest) -> int:
+    """Which version of transactions producers speak to `transaction_kafka`."""
+    version: int = request.param
+    return version
+
+
+@pytest.fixture
+def transaction_kafka(transaction_version: int, broker_kind: BrokerKind, request: pytest.FixtureRequest) -> Kafka:
+    """`kafka_tv1`, then `kafka`: what is seen of the two must not differ. Topics: `new_topic(on=transaction_kafka)`."""
+    # broker_kind is named for its parameters: what is asked for by name below adds none to a test.
+    found: Kafka = request.getfixturevalue("kafka_tv1" if transaction_version == 1 else "kafka")
+    return found
+
+
+@pytest.fixture(scope="session")
+def _real_kafka_with_acls() -> Iterator[KafkaWithAcls]:
+    with KafkaWithAcls() as made:
+        yield made
+
+
+# The parameter is there for its mark: embedded brokers have no ACLs.
+@pytest.fixture(params=[pytest.param("kafka", marks=pytest.mark.kafka)])
+def kafka_with_acls(request: pytest.FixtureRequest) -> Iterator[KafkaWithAcls]:
+    """A real broker, for the whole run, that allows everything but what a test forbids; that is undone after the test."""
+    made: KafkaWithAcls = request.getfixturevalue("_real_kafka_with_acls")
+    yield made
+    made.allow_everything()
+
+
+# Several versions of Kafka
+
+# The last protocol version between brokers before topics got ids.
+WITHOUT_TOPIC_IDS = {"inter.broker.protocol.version": "2.7"}
+# The newest one in ZooKeeper mode, whose topics have no ids here.
+IN_ZOOKEEPER_MODE = "3.8"
+# All in ZooKeeper mode. They have two brokers, so that one of them is not the controller.
+WITH_ZOOKEEPER = frozenset({OLDEST, "2.8", IN_ZOOKEEPER_MODE})
+# Others find the same, but for what the oldest lack: tests/kafka_versions/test_commands.py, test_at_least_once.py. All others
+# run on the default version.
+_WHOLE = frozenset({OLDEST, "2.8", "3.3", "3.9", "4.0", DEFAULT})
+_NEIGHBOURS = "a cluster of its own, and the neighbouring versions find the same"
+HEAP_MB = 256
+
+
+def only_versions(*versions: str, in_make_test: bool = False, whole: str = "") -> pytest.MarkDecorator:
+    """A test with this mark asks for `versioned_kafka` and runs on `versions` only.
+
+    in_make_test: whether it runs in `make test` on each of them. whole: why it runs there on none of them.
+    """
+    params = [_param(each, whole or ("" if in_make_test else _why_whole(each))) for each in versions]
+    return pytest.mark.parametrize("kafka_version", params, indirect=True, scope="session")
+
+
+def _why_whole(version: str) -> str:
+    return _NEIGHBOURS if version in _WHOLE else ""
+
+
+def _param(version: str, why_whole: str) -> object:
+    whole = [pytest.mark.whole(why_whole)] if why_whole else []
+    name = f"{version}-zookeeper" if version in WITH_ZOOKEEPER else version
+    return pytest.param(version, marks=[pytest.mark.kafka, *whole], id=name)
+
+
+# For the session, so that pytest puts the tests of a version together and only one of these clusters lives at a time.
+@pytest.fixture(scope="session", params=[_param(each, _why_whole(each)) for each in sorted(POMS)])
+def kafka_version(request: pytest.FixtureRequest) -> str:
+    """The version of `versioned_kafka`, such as "3.9"."""
+    version: str = request.param
+    return version
+
+
+@pytest.fixture(scope="session")
+def versioned_kafka(kafka_version: str) -> Iterator[KafkaCluster]:
+    """A real Kafka of each version in turn; 2.1, 2.8 and 3.8 are in ZooKeeper mode, and 2.1 and 3.8 have no topic ids.
+
+    Tests share it: they make topics of their own with `versioned_kafka.create_topic` and neither stop nor slow it.
+    """
+    has_zookeeper = kafka_version in WITH_ZOOKEEPER
+    overrides = WITHOUT_TOPIC_IDS if kafka_version == IN_ZOOKEEPER_MODE else {}
+    with KafkaCluster(
+        2 if has_zookeeper else 1, overrides, version=kafka_version, zookeeper=has_zookeeper, heap_mb=HEAP_MB
+    ) as cluster:
+        yield cluster

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.kafka import ports
+from tests.kafka.cluster import KafkaCluster
 from tests.kafka.ports import HIGHEST, LOWEST, free_ports
+from tests.kafka.versions import DEFAULT, POMS, patch_of
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -50,3 +52,16 @@ def test_free_ports_differ_and_lie_below_the_ephemeral_range() -> None:
     ports = free_ports(50)
     assert len(set(ports)) == 50
     assert all(LOWEST <= port < HIGHEST for port in ports)
+
+
+# Clusters of other versions than the default: they are of that version, and of the mode that was asked for
+
+
+def test_an_unknown_version_is_an_error() -> None:
+    with pytest.raises(ValueError, match=r"Kafka 0\.8 has no pom"):
+        KafkaCluster(version="0.8")
+
+
+def test_each_pom_pins_a_patch_of_its_version() -> None:
+    assert all(patch_of(version).startswith(f"{version}.") for version in POMS)
+    assert DEFAULT in POMS

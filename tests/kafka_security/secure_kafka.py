@@ -27,8 +27,8 @@ from tests.kafka.class_archive import QUICK_START
 from tests.kafka.cluster import KafkaCluster
 from tests.kafka.kafka import REQUEST_TIMEOUT_S
 from tests.kafka_security import oidc_server
-from tests.kafka_security.certificates import Authority, Identity
 from tests.kafka_security.oidc_server import OidcServer
+from tests.security.certificates import LOCAL, Authority, Identity
 from tests.security.kdc import REALM, Kdc
 
 LISTENERS: Mapping[str, str] = {
@@ -51,15 +51,13 @@ USER, PASSWORD = "sink", "word-of-sink"
 """Logs in with PLAIN, SCRAM and Kerberos, and may do everything."""
 LIMITED = "limited"
 """Logs in with PLAIN and SCRAM and the same password, and may do what `grant` allows."""
-ODD, ODD_PASSWORD = 'o"dd,=\\user', "p,=\"w'\\é"
-"""Logs in with SCRAM, and may do everything."""
 EVENT_HUBS = "$ConnectionString"
 """Logs in with PLAIN and PASSWORD, as all clients of Event Hubs do, and may do everything."""
 CERTIFICATE_NAME = "client-certificate"
 """The common name of a client's certificate that may do everything."""
 OIDC_CLIENT = "oidc-client"
 
-_SUPER_USERS = ("ANONYMOUS", USER, ODD, EVENT_HUBS, CERTIFICATE_NAME, OIDC_CLIENT, oidc_server.SUBJECT_OF_SHORT)
+_SUPER_USERS = ("ANONYMOUS", USER, EVENT_HUBS, CERTIFICATE_NAME, OIDC_CLIENT, oidc_server.SUBJECT_OF_SHORT)
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 _SCRAM = (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
 _PLUGINS = "org.apache.kafka.common.security"
@@ -74,6 +72,11 @@ _JAAS = {
 }
 
 
+def pem_of(identity: Identity) -> str:
+    """Returns key and certificate as the PEM file that Kafka's ssl.keystore.location names."""
+    return identity.key_pem + identity.chain_pem
+
+
 class SecureKafka(KafkaCluster):
     """One node; `listener("SASL_SSL")` is an address. The harness uses the PLAINTEXT listener, where everybody may do everything.
 
@@ -86,15 +89,15 @@ class SecureKafka(KafkaCluster):
         self.kdc = kdc
         self.folder = folder
         self._token: tuple[str, str] | None = None
-        self.authority = Authority("sink-test-ca")
-        self.other_authority = Authority("unknown-ca")
-        self.client = self.authority.issue(CERTIFICATE_NAME)
-        self.ca = self._write("ca.pem", self.authority.certificate)
-        self.other_ca = self._write("other-ca.pem", self.other_authority.certificate)
-        here = self.authority.issue("broker", "localhost", "127.0.0.1")
+        self.authority = Authority.root("sink-test-ca")
+        self.other_authority = Authority.root("unknown-ca")
+        self.client = self.authority.issue(CERTIFICATE_NAME, client=True)
+        self.ca = self._write("ca.pem", self.authority.chain_pem)
+        self.other_ca = self._write("other-ca.pem", self.other_authority.chain_pem)
+        here = self.authority.issue("broker", LOCAL)
         stores = {
-            "expired": self.authority.issue("broker", "localhost", "127.0.0.1", expired=True),
-            "elsewhere": self.authority.issue("broker", "kafka.example.test"),
+            "expired": self.authority.issue("broker", LOCAL, begins_in=-10, ends_in=-1),
+            "elsewhere": self.authority.issue("broker", ["kafka.example.test"]),
         }
         settings = self._settings({name: stores.get(name, here) for name in map(str.lower, LISTENERS)})
         urls = ",".join(oidc.keys_url(issuer) for issuer in (oidc_server.LONG, oidc_server.SHORT))
@@ -142,7 +145,7 @@ class SecureKafka(KafkaCluster):
         for name, protocol in LISTENERS.items():
             prefix = f"listener.name.{name.lower()}."
             if protocol in ("SSL", "SASL_SSL"):
-                store = self._write(f"{name.lower()}.pem", key_stores[name.lower()].key_store)
+                store = self._write(f"{name.lower()}.pem", pem_of(key_stores[name.lower()]))
                 settings |= {f"{prefix}ssl.keystore.type": "PEM", f"{prefix}ssl.keystore.location": str(store)}
             if protocol.startswith("SASL"):
                 settings |= {f"{prefix}{key}": value for key, value in self._sasl(mechanisms).items()}
@@ -162,7 +165,7 @@ class SecureKafka(KafkaCluster):
         return settings | {"oauthbearer.sasl.server.callback.handler.class": handler}
 
     def _add_scram_users(self) -> None:
-        users = {USER: PASSWORD, LIMITED: PASSWORD, ODD: ODD_PASSWORD}
+        users = {USER: PASSWORD, LIMITED: PASSWORD}
         for mechanism in _SCRAM:
             info = ScramCredentialInfo(mechanism, 4096)
             changes: list[UserScramCredentialAlteration] = [
@@ -194,14 +197,14 @@ class SecureKafka(KafkaCluster):
 
     def replace_certificate(self, identity: Identity) -> None:
         """Gives CHANGING another certificate, as an operator does: writes the file again, then alters the config."""
-        store = self._write("changing.pem", identity.key_store)
+        store = self._write("changing.pem", pem_of(identity))
         name = "listener.name.changing.ssl.keystore.location"
         entry = ConfigEntry(name, str(store), incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ConfigResource.Type.BROKER, "1", incremental_configs=[entry])
         for done in self.admin.incremental_alter_configs([resource], request_timeout=REQUEST_TIMEOUT_S).values():
             done.result()
         # The broker takes it a moment after the controller has confirmed it.
-        self.wait_for(lambda: self._shown("CHANGING") == identity.x509, "the new certificate shown", REQUEST_TIMEOUT_S)
+        self.wait_for(lambda: self._shown("CHANGING") == identity.certificate, "the new certificate shown", REQUEST_TIMEOUT_S)
 
     def _shown(self, listener: str) -> x509.Certificate:
         """Returns the certificate that a listener shows to clients."""

@@ -73,7 +73,7 @@ def test_tls(place: Place, topic: str) -> None:
 def test_mtls(place: Place, topic: str) -> None:
     place.secrets(KAFKA_KEY_PASSWORD=KEY_PASSWORD)
     client = place.kafka.client
-    store = place.file("client.pem", client.encrypted_key(KEY_PASSWORD) + client.certificate)
+    store = place.file("client.pem", client.encrypted_key_pem(KEY_PASSWORD) + client.chain_pem)
     place.expect_written(topic, place.settings("mTLS", "MTLS", ssl__keystore__location=store))
 
 
@@ -119,8 +119,8 @@ def test_aiven(place: Place, topic: str) -> None:
         "Aiven",
         "MTLS",
         ssl__ca__location=str(place.kafka.ca),
-        ssl__certificate__location=place.file("service.cert", place.kafka.client.certificate),
-        ssl__key__location=place.file("service.key", place.kafka.client.key),
+        ssl__certificate__location=place.file("service.cert", place.kafka.client.chain_pem),
+        ssl__key__location=place.file("service.key", place.kafka.client.key_pem),
     )
     place.expect_written(topic, settings)
 

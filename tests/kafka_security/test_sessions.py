@@ -9,11 +9,11 @@ import pytest
 
 from spark_kafka_sink import Producer
 from spark_kafka_sink.errors import KafkaSinkError
-from tests.kafka_security.certificates import Authority
 from tests.kafka_security.logins import Settings, at, client_credentials, with_password
 from tests.kafka_security.oidc_server import SHORT, SHORT_LIFE_S
 from tests.kafka_security.secure_kafka import OIDC_CLIENT, REAUTH_MS, SecureKafka
 from tests.kafka_security.writing import Load, numbers
+from tests.security.certificates import LOCAL, Authority
 from tests.tiers import whole_but
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
@@ -77,7 +77,7 @@ def test_a_static_token_that_expires_is_an_error_and_loses_nothing_that_was_acke
 def certificate(secure_kafka: SecureKafka) -> Iterator[SecureKafka]:
     """The Kafka, whose listener CHANGING gets a good certificate again after the test."""
     yield secure_kafka
-    secure_kafka.replace_certificate(secure_kafka.authority.issue("broker", "localhost", "127.0.0.1"))
+    secure_kafka.replace_certificate(secure_kafka.authority.issue("broker", LOCAL))
 
 
 def test_a_brokers_new_certificate_and_the_files_that_trust_it_are_taken_without_a_restart(
@@ -85,14 +85,14 @@ def test_a_brokers_new_certificate_and_the_files_that_trust_it_are_taken_without
 ) -> None:
     kafka = certificate
     trusted = tmp_path / "ca.pem"
-    trusted.write_text(kafka.authority.certificate)
+    trusted.write_text(kafka.authority.chain_pem)
     # So that the producer connects anew while it runs.
     settings = at(kafka, "CHANGING", ssl__ca__location=str(trusted), connections__max__idle__ms="300")
     with Producer(settings) as producer:
         producer.send(topic, "0").result(20)
-        other = Authority("next-ca")
-        trusted.write_text(other.certificate)
-        kafka.replace_certificate(other.issue("broker", "localhost", "127.0.0.1"))
+        other = Authority.root("next-ca")
+        trusted.write_text(other.chain_pem)
+        kafka.replace_certificate(other.issue("broker", LOCAL))
         kafka.wait_for(lambda: producer.metrics()["producer-metrics"]["connection-count"] == 0, "idle connections closed", 10)
         producer.send(topic, "1").result(20)
     assert numbers(kafka, topic) == [0, 1]

@@ -10,7 +10,7 @@ from confluent_kafka.admin import AclOperation, ResourceType
 from pyspark.sql import SparkSession
 
 from tests.kafka.witness import read_topic
-from tests.kafka_security.logins import Settings, mtls_by_files, with_jaas
+from tests.kafka_security.logins import Settings, with_jaas
 from tests.kafka_security.secure_kafka import LIMITED, PASSWORD, SecureKafka
 from tests.spark.session import registered_session
 from tests.waiting import until
@@ -67,11 +67,3 @@ def test_a_stream_is_written_exactly_once_over_tls_with_a_login_and_the_rights_o
     more = {"delivery.guarantee": "exactly-once", "transactional.id.prefix": prefix, "commit.log.topic": log_topic}
     stream(spark, tmp_path, options(login, topic, **more))
     expect_each_once(granted, topic)
-
-
-@pytest.mark.whole("a login of another kind than the test beside it")
-def test_a_stream_is_written_with_a_certificate(
-    spark: SparkSession, secure_kafka: SecureKafka, topic: str, tmp_path: Path
-) -> None:
-    stream(spark, tmp_path, options(mtls_by_files(secure_kafka), topic))
-    expect_each_once(secure_kafka, topic)

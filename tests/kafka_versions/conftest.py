@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.exactly_once.fleet import Fleet
+from tests.faults.exactly_once.driver import Fleet
 from tests.kafka.cluster import KafkaCluster
 
 

@@ -18,7 +18,7 @@ from spark_kafka_sink.protocol.wire_types import ZERO_UUID
 from tests.broker.network.client import Client
 from tests.broker.transaction.transactor import Transactor
 from tests.kafka.cluster import KafkaCluster
-from tests.kafka.version_fixtures import WITH_ZOOKEEPER, only_versions
+from tests.kafka.fixtures import WITH_ZOOKEEPER, only_versions
 from tests.kafka.versions import DEFAULT, OLDEST
 
 every_version = only_versions("3.7", "3.9")

@@ -10,7 +10,7 @@ from spark_kafka_sink import Producer, RecordColumns
 from spark_kafka_sink.errors import ProducerFencedError
 from tests.kafka.cluster import KafkaCluster
 from tests.kafka.dump_log import dump_log
-from tests.kafka.version_fixtures import only_versions
+from tests.kafka.fixtures import only_versions
 from tests.kafka.versions import OLDEST, POMS
 from tests.kafka.witness import read_topic
 

@@ -8,7 +8,6 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-import pyarrow as pa
 from pyspark import TaskContext
 
 from spark_kafka_sink.errors import KafkaSinkError
@@ -132,12 +131,3 @@ class SlowFirstTask(ProducerInterceptor):
         if context is not None and context.partitionId() == 0:
             time.sleep(5)
         return columns
-
-
-class Marking(ProducerInterceptor):
-    """For a Spark task, which makes it of its dotted name: marks each value."""
-
-    def on_send_columns(self, topic: str, columns: RecordColumns) -> RecordColumns:
-        assert columns.value is not None
-        marked = [b"marked " + (value or b"") for value in columns.value.cast(pa.binary()).to_pylist()]
-        return dataclasses.replace(columns, value=pa.array(marked, pa.binary()))

@@ -12,7 +12,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-import spark_kafka_sink as sks
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
 
@@ -84,16 +83,6 @@ def run(writer: DataStreamWriter, folder: Path) -> StreamingQuery:
     finally:
         query.stop()
     return query
-
-
-def run_either_way(
-    df: DataFrame, settings: dict[str, str], metrics: sks.DeliveryMetrics, folder: Path, *, calls: bool = False
-) -> StreamingQuery:
-    """Runs a stream to its end, with foreachBatch if it `calls` that."""
-    writer = df.writeStream.queryName("clicks")
-    if calls:
-        return run(writer.foreachBatch(sks.foreach_batch(settings, metrics)), folder)
-    return run(writer.format("kafka_sink").options(**settings), folder)
 
 
 def read_records(kafka: Kafka, topic: str) -> list[Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -23,10 +22,11 @@ from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.spark.task.task import QUERY_ID
 from tests.exactly_once.opened import client_of, soon
+from tests.kafka.embedded import EmbeddedKafka
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
-from tests.spark.frames import numbers, options, run
+from tests.spark.frames import numbers, options, run, save
 from tests.waiting import until
 
 pytestmark = pytest.mark.spark
@@ -104,22 +104,6 @@ def test_each_row_of_a_stream_is_there_once_though_its_last_batch_runs_again(
     run(sink(df.coalesce(1), target), tmp_path)
     target.expect(range(160))
     assert metrics.committed.records == 160
-
-
-@pytest.mark.whole("two runs of a stream; task/test_task_in_transaction.py has a task without rows")
-def test_tasks_without_rows_have_no_transactions_and_a_batch_without_rows_is_committed(
-    spark: SparkSession, target: Target, metrics: sks.DeliveryMetrics, tmp_path: Path
-) -> None:
-    rows = stream(spark, tmp_path, range(3), range(100, 105)).where("int(value) < 100").repartition(8, "value")
-    write = rows.writeStream.format("kafka_sink").options(**target.options)
-    run(write, tmp_path)
-    assert metrics.committed is not None
-    assert (metrics.committed.records, metrics.committed.commits) == (3, 2)
-    assert metrics.committed.transactions_committed <= 3
-    forget_commit(tmp_path, 1)
-    add(spark, tmp_path, range(3, 5), "10")
-    run(write, tmp_path)
-    target.expect(range(5))
 
 
 @pytest.mark.smoke
@@ -305,32 +289,29 @@ def test_foreach_partition_has_no_commit(target: Target) -> None:
         sks.partition_writer(target.options)
 
 
-@pytest.mark.whole("three runs of a query; the committer without Spark has each reason to stop in tests/exactly_once")
-def test_a_checkpoint_that_was_rolled_back_is_refused_before_anything_is_visible(
-    spark: SparkSession, target: Target, tmp_path: Path
-) -> None:
-    df = stream(spark, tmp_path, range(10))
-    run(sink(df, target), tmp_path)
-    shutil.copytree(tmp_path / "checkpoint", tmp_path / "before")
-    for number in (1, 2):
-        add(spark, tmp_path, range(number * 10, number * 10 + 10), f"1{number}")
-        run(sink(df, target), tmp_path)
-    shutil.rmtree(tmp_path / "checkpoint")
-    shutil.copytree(tmp_path / "before", tmp_path / "checkpoint")
-    with pytest.raises(StreamingQueryException, match=r"\[COMMIT_STOPPED\] batch 1 of .* its checkpoint was rolled back"):
-        run(sink(df, target), tmp_path)
-    target.expect(range(30))
+# delivery.guarantee=exactly-once at brokers that are too old for it: no row is written, and the error says what to do
 
 
-@pytest.mark.whole("three runs of a query; the committer without Spark has each reason to stop in tests/exactly_once")
-def test_a_query_that_ran_at_least_once_goes_on_exactly_once_from_where_it_is_told_to(
-    spark: SparkSession, target: Target, tmp_path: Path
-) -> None:
-    df = stream(spark, tmp_path, range(10))
-    loose = {name: value for name, value in target.options.items() if not name.startswith(("delivery", "trans", "commit"))}
-    run(df.writeStream.format("kafka_sink").options(**loose), tmp_path)
-    add(spark, tmp_path, range(10, 20), "10")
-    with pytest.raises(StreamingQueryException, match=r"set commit\.log\.start=1 for this start"):
-        run(sink(df, target), tmp_path)
-    run(sink(df, target, **{"commit.log.start": "1"}), tmp_path)
-    target.expect(range(20))
+NEEDS = r"exactly-once requires Kafka 3\.8 or newer .*delivery\.guarantee=at-least-once"
+
+
+@pytest.fixture(scope="module")
+def old_kafka() -> Iterator[EmbeddedKafka]:
+    with EmbeddedKafka(in_memory=True, like="3.7") as made:
+        yield made
+
+
+def test_a_batch_job_writes_nothing(spark: SparkSession, old_kafka: EmbeddedKafka) -> None:
+    topic = old_kafka.create_topic("of-a-job", 2)
+    with pytest.raises(PySparkException, match=NEEDS):
+        save(numbers(spark, 10), options(old_kafka, topic=topic, delivery__guarantee="exactly-once"))
+
+    assert read_topic(old_kafka.bootstrap_servers, topic) == []
+    assert not [each for each in old_kafka.metadata().topics if each.startswith("__spark_kafka_sink")]
+
+
+def test_at_least_once_works(spark: SparkSession, old_kafka: EmbeddedKafka) -> None:
+    topic = old_kafka.create_topic("at-least-once", 2)
+    save(numbers(spark, 10), options(old_kafka, topic=topic))
+
+    assert len(read_topic(old_kafka.bootstrap_servers, topic)) == 10

@@ -4,32 +4,35 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from openlineage.client import OpenLineageClient
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as t
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import spark_kafka_sink as sks
 from spark_kafka_sink.broker import BrokerConfig, EmbeddedBroker
 from spark_kafka_sink.errors import KafkaSinkError, UsageError
 from spark_kafka_sink.exporters.openlineage import emit_lineage
+from spark_kafka_sink.formats.schemas.resolved_schema import ResolvedSchema
+from spark_kafka_sink.options.sink_options import sink_options
+from spark_kafka_sink.spark.destination import Destination, Field, destination, schema_fields
 from spark_kafka_sink.spark.driver.metrics import DeliveryMetrics
+from spark_kafka_sink.spark.schema import SinkSchema, sink_schema
 from tests.exporters.lineage_collector import Collector, check, running, transport
 from tests.exporters.test_lineage_runs import JOB, committed
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.planted_secrets import MARK, PLANTED, SECRET, USER
 from tests.registry.stand_in import StandIn
-from tests.spark.frames import numbers, options, parquet_stream, run_either_way
+from tests.spark.frames import numbers, options, parquet_stream, run, save
 from tests.spark.secrets_program import kafka as as_kafkas
-from tests.tiers import whole_but
 
 pytestmark = pytest.mark.spark
-
-Write = Callable[[DataFrame, dict[str, str], sks.DeliveryMetrics], Any]
 
 
 @pytest.fixture
@@ -46,8 +49,8 @@ def lineage(spark: SparkSession, metrics: sks.DeliveryMetrics, collector: Collec
     emitter.stop()
 
 
-def save(df: DataFrame, settings: dict[str, str], _: sks.DeliveryMetrics) -> None:
-    df.write.format("kafka_sink").options(**settings).mode("append").save()
+def clicks(df: DataFrame, settings: dict[str, str]) -> DataStreamWriter:
+    return df.writeStream.queryName("clicks").format("kafka_sink").options(**settings)
 
 
 def publish(df: DataFrame, settings: dict[str, str], metrics: sks.DeliveryMetrics) -> None:
@@ -65,7 +68,6 @@ def rows(event: dict[str, Any]) -> int | None:
     return None if found is None else int(found["rowCount"])
 
 
-@pytest.mark.parametrize("write", whole_but([save, publish], [save], "a job; both tell the same events"))
 def test_a_batch_write_starts_and_completes(
     spark: SparkSession,
     kafka: Kafka,
@@ -73,10 +75,9 @@ def test_a_batch_write_starts_and_completes(
     metrics: sks.DeliveryMetrics,
     collector: Collector,
     lineage: sks.LineageEmitter,
-    write: Write,
 ) -> None:
     topic = new_topic(2)
-    write(numbers(spark, 100), options(kafka, topic=topic), metrics)
+    save(numbers(spark, 100), options(kafka, topic=topic))
     start, complete = collector.until_state("COMPLETE")
     assert states([start, complete]) == ["START", "COMPLETE"]
     for event in (start, complete):
@@ -95,10 +96,6 @@ def test_a_batch_write_starts_and_completes(
     assert start["run"]["runId"] == complete["run"]["runId"]
 
 
-CALLS = whole_but([False, True], [False], "a stream; both tell the same events")
-
-
-@pytest.mark.parametrize("calls", CALLS, ids=["format", "foreach_batch"])
 def test_a_stream_starts_runs_and_completes(
     spark: SparkSession,
     kafka: Kafka,
@@ -107,11 +104,10 @@ def test_a_stream_starts_runs_and_completes(
     collector: Collector,
     lineage: sks.LineageEmitter,
     tmp_path: Path,
-    calls: bool,
 ) -> None:
     topic = new_topic(2)
     df = parquet_stream(spark, numbers(spark, 100), tmp_path)
-    run_id = str(run_either_way(df, options(kafka, topic=topic), metrics, tmp_path, calls=calls).runId)
+    run_id = str(run(clicks(df, options(kafka, topic=topic)), tmp_path).runId)
     events = collector.until_state("COMPLETE")
     assert states(events) == ["START", "RUNNING", "RUNNING", "COMPLETE"]
     for event in events:
@@ -129,7 +125,7 @@ def test_no_event_has_a_secret(
         settings = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "events", **as_kafkas(PLANTED)}
         settings |= {"headers.token": SECRET}
         publish(numbers(spark, 4), settings, metrics)
-        run_either_way(parquet_stream(spark, numbers(spark, 4), tmp_path), settings, metrics, tmp_path)
+        run(clicks(parquet_stream(spark, numbers(spark, 4), tmp_path), settings), tmp_path)
         wrong = {**settings, "kafka.sasl.jaas.config": "", "kafka.sasl.username": USER, "kafka.sasl.password": f"{SECRET}!"}
         with pytest.raises(KafkaSinkError):
             publish(numbers(spark, 4), wrong, metrics)
@@ -201,3 +197,78 @@ def test_on_spark_connect_one_warning_is_logged(spark: SparkSession, caplog: pyt
     assert [record.getMessage() for record in caplog.records] == [
         "lineage is not emitted: this session has no SparkContext that the driver program can use"
     ]
+
+
+# Fields of what is written, as lineage shows them
+
+
+OPTIONS = {"kafka.bootstrap.servers": "a:1,b:2", "topic": "events"}
+STRUCT = t.StructType(
+    [
+        t.StructField("unused", t.LongType()),
+        t.StructField("key", t.StringType(), metadata={"comment": "the customer"}),
+        t.StructField("id", t.LongType()),
+        t.StructField("inner", t.StructType([t.StructField("x", t.ArrayType(t.IntegerType()))])),
+    ]
+)
+
+
+def resolved(form: str, text: object) -> ResolvedSchema:
+    return ResolvedSchema("value", form, "s", 1, text if isinstance(text, str) else json.dumps(text))
+
+
+def fields(form: str, text: object) -> list[Any]:
+    return [one.to_list() for one in schema_fields(resolved(form, text))]
+
+
+def test_the_fields_are_the_columns_that_are_written() -> None:
+    options = sink_options({**OPTIONS, "value.columns": "id,inner"})
+    found = destination(options, sink_schema(STRUCT, "events", record=options.record), STRUCT)
+    inner = Field("inner", "struct", "", (Field("x", "array<int>"),))
+    columns = (Field("key", "string", "the customer"), Field("id", "bigint"), inner)
+    assert found == Destination(("a:1", "b:2"), "events", None, columns)
+    assert Destination.from_list(json.loads(json.dumps(found.to_list()))) == found
+
+
+def test_the_dead_letter_topic_and_the_trace_belong_to_it() -> None:
+    more = {"on.error": "dead-letter", "dead.letter.topic": "letters", "trace.parent": f"00-{'1' * 32}-{'2' * 16}-01"}
+    found = destination(sink_options({**OPTIONS, **more}), SinkSchema(value=1), STRUCT)
+    assert (found.letters, found.parent, found.context) == ("letters", more["trace.parent"], "")
+
+
+def test_the_fields_of_an_avro_record() -> None:
+    inner = {"type": "record", "name": "I", "fields": [{"name": "x", "type": "int"}]}
+    record = {
+        "type": "record",
+        "name": "R",
+        "fields": [
+            {"name": "id", "type": "long", "doc": "number"},
+            {"name": "at", "type": ["null", {"type": "long", "logicalType": "timestamp-micros"}]},
+            {"name": "inner", "type": ["null", inner]},
+            {"name": "tags", "type": {"type": "array", "items": "string"}},
+            {"name": "by", "type": {"type": "map", "values": "double"}},
+        ],
+    }
+    assert fields("avro", record) == [
+        ["id", "long", "number", []],
+        ["at", "union<null,timestamp-micros>", "", []],
+        ["inner", "union<null,record>", "", [["x", "int", "", []]]],
+        ["tags", "array<string>", "", []],
+        ["by", "map<double>", "", []],
+    ]
+
+
+def test_the_properties_of_a_json_schema() -> None:
+    inner = {"type": "object", "properties": {"x": {"type": ["null", "integer"]}}}
+    found = fields("json-schema", {"type": "object", "properties": {"a": {"description": "first"}, "inner": inner, "any": True}})
+    assert found == [
+        ["a", "any", "first", []],
+        ["inner", "object", "", [["x", "union<null,integer>", "", []]]],
+        ["any", "any", "", []],
+    ]
+
+
+@pytest.mark.parametrize("text", ['"string"', "{}", "[1]", "nothing", '{"type": "record"}', '{"type": "record", "fields": [1]}'])
+def test_anything_else_has_none(text: str) -> None:
+    assert fields("avro", text) == fields("json-schema", text) == fields("protobuf", text) == []
+    assert schema_fields(None) == ()

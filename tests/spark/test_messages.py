@@ -33,11 +33,6 @@ from tests.spark.reports import reports
 BATCH = MicroBatch("query", 3)
 
 
-def test_messages_pickle_with_their_reports() -> None:
-    message = DeliveryMessage(3, DeliveryReport(records=5))
-    assert pickle.loads(pickle.dumps(message)) == message
-
-
 def test_failed_tasks_have_no_report() -> None:
     assert total(
         reports_of([None, DeliveryMessage(0, DeliveryReport(records=2)), DeliveryMessage(1, DeliveryReport(records=3))])

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from spark_kafka_sink.errors import InstallationError
 from spark_kafka_sink.spark.python_workers import check_workers_python, other_python
 
-LINE = re.compile(r"\d\d/\d\d/\d\d \d\d:\d\d:\d\d WARNING spark_kafka_sink\.some: careful\n")
+LINE = r"\d\d/\d\d/\d\d \d\d:\d\d:\d\d WARNING spark_kafka_sink\.some: careful\n"
 
 PROGRAM = """
 import logging, sys
@@ -32,34 +32,26 @@ logging.getLogger("spark_kafka_sink.some").warning("careful")
 logging.getLogger("spark_kafka_sink.some").info("by the way")
 """
 AS_SPARK = '__spec__ = ModuleSpec("pyspark.daemon", None)'
+HANDLER = 'logging.getLogger("spark_kafka_sink").addHandler(logging.StreamHandler())'
 CONFIGURED = 'logging.basicConfig(format="%(message)s, it said")'
 
 
-def stderr(before: str = "", after: str = "") -> str:
-    """What a program writes that warns after it has done these."""
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM.format(before=before, after=after)], capture_output=True, text=True, timeout=60, check=True
-    )
-    return done.stderr
-
-
-def test_in_a_process_of_sparks_a_warning_has_its_time_level_and_logger() -> None:
-    assert LINE.fullmatch(stderr(AS_SPARK))
-
-
-def test_any_other_program_keeps_what_python_does() -> None:
-    assert stderr() == "careful\n"
-
-
-@pytest.mark.parametrize("where", ["before", "after"])
-def test_where_logging_is_configured_it_stays_as_it_is(where: str) -> None:
-    before = f"{AS_SPARK}\n{CONFIGURED}" if where == "before" else AS_SPARK
-    assert stderr(before, CONFIGURED if where == "after" else "") == "careful, it said\n"
-
-
-def test_a_handler_of_the_packages_own_is_left_alone() -> None:
-    own = 'logging.getLogger("spark_kafka_sink").addHandler(logging.StreamHandler())'
-    assert stderr(f"{AS_SPARK}\n{own}") == "careful\n"
+@pytest.mark.parametrize(
+    ("before", "after", "written"),
+    [
+        pytest.param(AS_SPARK, "", LINE, id="a warning has its time, level and logger"),
+        pytest.param("", "", "careful\n", id="another program keeps what Python does"),
+        pytest.param(f"{AS_SPARK}\n{CONFIGURED}", "", "careful, it said\n", id="configured before"),
+        pytest.param(AS_SPARK, CONFIGURED, "careful, it said\n", id="configured afterwards"),
+        pytest.param(f"{AS_SPARK}\n{HANDLER}", "", "careful\n", id="a handler of the package's own"),
+    ],
+)
+def test_a_warning_is_told_apart_in_sparks_processes_where_nobody_configured_logging(
+    before: str, after: str, written: str
+) -> None:
+    program = PROGRAM.format(before=before, after=after)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert re.fullmatch(written, done.stderr)
 
 
 def _warned(_: Iterable[int]) -> Iterable[str]:
@@ -82,7 +74,7 @@ def _warned(_: Iterable[int]) -> Iterable[str]:
 @pytest.mark.spark
 def test_a_worker_is_a_process_of_sparks(spark: SparkSession) -> None:
     (written,) = spark.sparkContext.parallelize([0], 1).mapPartitions(_warned).collect()
-    assert LINE.fullmatch(written)
+    assert re.fullmatch(LINE, written)
 
 
 def virtual_environment(folder: Path, base: Path) -> Path:

@@ -33,7 +33,6 @@ from tests.kafka.witness import Witnessed, read_topic
 from tests.planted_secrets import MARK
 from tests.registry.stand_in import Answer, StandIn
 from tests.spark.frames import options
-from tests.tiers import whole_but
 
 
 @pytest.fixture(params=[pytest.param("embedded", marks=pytest.mark.embedded)])
@@ -84,22 +83,6 @@ def test_structs_and_primitives_have_schemas_of_their_own_and_tombstones_have_no
     assert '"long"' in bodies[0]
 
 
-@pytest.mark.whole("a job; tests/formats has the subjects of records")
-@pytest.mark.spark
-def test_topics_of_rows_share_the_schema_of_their_record(
-    spark: SparkSession, kafka: Kafka, new_topic: NewTopic, settings: Settings
-) -> None:
-    first, second = new_topic(), new_topic()
-    df = spark.range(0, 4, 1, 1).selectExpr(f"IF(id % 2 = 0, '{first}', '{second}') AS topic", "id")
-    given = settings(subject__name__strategy="record", value__schema__name="shop.Order")
-    del given["topic"]
-    sks.publish(df, options=given, progress=False)
-    assert [one.value for one in written(kafka, first)] == [b"\0\0\0\0\1\0", b"\0\0\0\0\1\4"]
-    assert [one.value for one in written(kafka, second)] == [b"\0\0\0\0\1\2", b"\0\0\0\0\1\6"]
-    with pytest.raises(OptionError, match="rows name their own topics"):
-        sks.publish(df, options=given | {"subject.name.strategy": "topic"}, progress=False)
-
-
 @pytest.mark.spark
 def test_the_registry_is_asked_by_the_driver_alone_and_not_again_by_foreach_batch(
     spark: SparkSession, kafka: Kafka, topic: str, stand_in: StandIn, settings: Settings
@@ -135,22 +118,19 @@ def test_what_tasks_get_holds_no_secret_and_no_address(stand_in: StandIn) -> Non
     assert '"doc": "The order."' in found.producer.value_serializer.schema.text  # type: ignore[attr-defined]
 
 
-SYMBOLS = '{"type": "enum", "name": "E", "symbols": ["RED", "BLUE"]}'
-COLORS = {
-    "avro": f'{{"type": "record", "name": "R", "fields": [{{"name": "color", "type": {SYMBOLS}}}]}}',
-    "protobuf": 'syntax = "proto3"; message R { E color = 1; enum E { RED = 0; BLUE = 1; } }',
-}
+COLORS = """{"type": "record", "name": "R", "fields": [
+  {"name": "color", "type": {"type": "enum", "name": "E", "symbols": ["RED", "BLUE"]}}
+]}"""
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("format_name", whole_but(COLORS, ["avro"], "a job each; tests/formats has the rows that do not fit"))
 def test_a_row_that_does_not_fit_leaves_nothing_under_exactly_once(
-    spark: SparkSession, kafka: Kafka, topic: str, settings: Settings, format_name: str
+    spark: SparkSession, kafka: Kafka, topic: str, settings: Settings
 ) -> None:
     df = spark.range(0, 20, 1, 2).selectExpr("IF(id = 17, 'GREEN', 'RED') AS color")
-    given = settings(value__format=format_name, value__schema=COLORS[format_name])
+    given = settings(value__schema=COLORS)
     given |= {"delivery.guarantee": "exactly-once", "commit.log.topic": "schemas-log"}
-    with pytest.raises(SerializationError, match=r"value: row 7: color: the text is not a (symbol|name) of enum"):
+    with pytest.raises(SerializationError, match=r"value: row 7: color: the text is not a symbol of enum"):
         sks.publish(df, options=given, progress=False)
     assert read_topic(kafka.bootstrap_servers, topic, isolation_level="read_committed") == []
 

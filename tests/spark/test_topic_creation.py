@@ -16,13 +16,12 @@ from spark_kafka_sink.broker import BrokerConfig, EmbeddedBroker
 from spark_kafka_sink.broker.acl import parse_acls
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.client.topics import TOPIC, configs_of
-from spark_kafka_sink.errors import AuthorizationError, MetadataTimeoutError, OptionError
+from spark_kafka_sink.errors import AuthorizationError, OptionError
 from spark_kafka_sink.options.sink_options import sink_options
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.spark.plan.first_contact import create_missing_topic
 from tests.kafka.kafka import Kafka
-from tests.kafka.ports import free_ports
 
 NO_AUTO_CREATION = BrokerConfig(auto_create_topics_enable=False)
 SERVERS = {"kafka.bootstrap.servers": "127.0.0.1:1"}
@@ -72,11 +71,6 @@ def test_a_wrong_number_names_its_option(name: str, value: str) -> None:
 def test_the_topic_must_be_an_option(name: str) -> None:
     with pytest.raises(OptionError, match=f"option {name}: needs the option topic"):
         sink_options({**SERVERS, name: "1"})
-
-
-def test_a_misspelled_option_is_refused() -> None:
-    with pytest.raises(OptionError, match=r"did you mean topic\.create\.partitions\?"):
-        sink_options({**SERVERS, "topic": "events", "topic.create.partition": "1"})
 
 
 # What is created
@@ -167,15 +161,6 @@ def test_a_missing_right_is_named_with_the_line_that_grants_it() -> None:
         assert len(broker.cluster.image.topics["events"].partitions) == 3
 
 
-def test_brokers_that_do_not_answer_are_told_after_max_block_ms() -> None:
-    options = {"kafka.bootstrap.servers": f"127.0.0.1:{free_ports(1)[0]}", "kafka.max.block.ms": "300", "topic": "events"}
-    with pytest.raises(MetadataTimeoutError):
-        created(options | THREE)
-
-
 def test_a_writer_of_partitions_creates_the_topic_before_it_is_sent_to_tasks(broker: EmbeddedBroker) -> None:
     sks.partition_writer(settings(broker, **THREE))
     assert len(broker.cluster.image.topics["events"].partitions) == 3
-
-
-# In Spark

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
+import sys
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -14,8 +16,10 @@ from typing import Any, Self
 
 import psutil
 
-from tests.faults.exactly_once.standalone import ADDRESS
+from tests.docs.snippets import blocks
+from tests.faults.exactly_once.standalone import ADDRESS, CHECKOUT, SPARK_HOME
 from tests.kafka.guardian import Guardian
+from tests.kafka.java import java
 
 REST_TIMEOUT_S = 20.0
 DRIVER = "driver"
@@ -66,9 +70,6 @@ class Application:
             return {}
         return {each.id: each for each in map(_executor, found) if each.id != DRIVER}
 
-    def active(self) -> dict[str, Executor]:
-        return {each.id: each for each in self.executors().values() if each.is_active}
-
     def check(self) -> None:
         """Raises AssertionError with the end of the log if the program has failed."""
         assert self._process.poll() in {None, 0}, self.explain(f"spark-submit ended with {self._process.poll()}")
@@ -93,48 +94,76 @@ def _executor(found: Any) -> Executor:
     return Executor(found["id"], found["isActive"], found["activeTasks"], found["completedTasks"])
 
 
-@dataclass(frozen=True)
-class Events:
-    """What the event log says.
+# The commands of docs/deploying.md for an archive, run as they stand there
 
-    added: the ids of executors. removed: Spark's reason by the id of each. wrote: the executors whose tasks of a query succeeded,
-    by the query's id. lost: how many tasks of a query ended with their executor, by the query's id.
+
+PAGE = "deploying.md"
+MARK = "venv-pack --prefix"
+SUBMIT = "spark-submit "
+BUILD_DEADLINE_S = 600.0
+
+
+class Recipe:
+    """The recipe of the page, with the wheel of this checkout as the package.
+
+    folder: the working directory of the user, in which `pack` makes the environment and its archive.
     """
 
-    added: list[str]
-    removed: dict[str, str]
-    wrote: dict[str, set[str]]
-    lost: dict[str, int]
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (block,) = (each for each in blocks(PAGE) if MARK in each.source)
+        before, mark, after = block.source.partition("\n\n")
+        assert mark, f"docs/{PAGE}: the block no longer packs first and submits then"
+        self._pack, self._submit = before, after
 
-    @classmethod
-    def read(cls, folder: Path) -> Events:
-        """folder: that of the log of one application, which has ended."""
-        events = cls([], {}, {}, {})
-        queries = dict[int, str]()
-        for event in _lines(folder):
-            match event:
-                case {"Event": "SparkListenerExecutorAdded", "Executor ID": executor}:
-                    events.added.append(executor)
-                case {"Event": "SparkListenerExecutorRemoved", "Executor ID": executor, "Removed Reason": reason}:
-                    events.removed[executor] = reason
-                case {
-                    "Event": "SparkListenerStageSubmitted",
-                    "Stage Info": {"Stage ID": stage},
-                    "Properties": {"sql.streaming.queryId": query},
-                }:
-                    queries[stage] = query
-                case {"Event": "SparkListenerTaskEnd", "Stage ID": stage} if stage in queries:
-                    events._add_task(queries[stage], event["Task Info"]["Executor ID"], event["Task End Reason"]["Reason"])
-        return events
+    def pack(self) -> None:
+        """Builds the wheel, and runs the first half of the block."""
+        wheels = self.folder / "dist"
+        _run([sys.executable, "-m", "build", "--wheel", "--outdir", str(wheels), str(CHECKOUT)], self.folder, os.environ)
+        (wheel,) = wheels.glob("*.whl")
+        script = _replaced(self._pack, {"python3.11 -m venv": f"{sys.executable} -m venv", " spark-kafka-sink ": f" {wheel} "})
+        # The versions that are tested. The page's reader gets the newest.
+        constraints = {"PIP_CONSTRAINT": str(CHECKOUT / "constraints.txt")}
+        _run(["bash", "-e", "-c", script], self.folder, {**user_environment(), **constraints})
 
-    def _add_task(self, query: str, executor: str, reason: str) -> None:
-        if reason == "Success":
-            self.wrote.setdefault(query, set()).add(executor)
-        elif reason == "ExecutorLostFailure":
-            self.lost[query] = self.lost.get(query, 0) + 1
+    def submit(self, master: str, arguments: Sequence[str], log: Path, settings: Mapping[str, str]) -> subprocess.Popen[bytes]:
+        """Runs the second half of the block, with the program's arguments at its end and more settings of Spark's.
+
+        Returns the process, which leads a session of its own. log: takes what Spark prints.
+        """
+        conf = log.with_suffix(".conf")
+        conf.mkdir()
+        (conf / "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in settings.items()))
+        script = _replaced(self._submit, {"spark://master:7077": master, " job.py": " " + " ".join(arguments)})
+        with log.open("wb") as out:
+            return subprocess.Popen(
+                ["bash", "-e", "-c", script.replace(SUBMIT, f"exec {SUBMIT}")],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                cwd=self.folder,
+                env={**user_environment(), "SPARK_CONF_DIR": str(conf)},
+                start_new_session=True,
+            )
 
 
-def _lines(folder: Path) -> Iterator[dict[str, Any]]:
-    for path in folder.iterdir():
-        if not path.name.startswith("."):  # Hadoop's checksums
-            yield from (json.loads(line) for line in path.read_text().splitlines())
+def user_environment() -> dict[str, str]:
+    """A shell that has Spark on its path, and knows nothing of this checkout."""
+    ours = {"PYTHONPATH", "PYTHONHOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "VIRTUAL_ENV"}
+    inherited = {name: value for name, value in os.environ.items() if name not in ours}
+    path = os.pathsep.join([str(SPARK_HOME / "bin"), str(Path(java()).parent), os.environ["PATH"]])
+    return {**inherited, "PATH": path, "SPARK_HOME": str(SPARK_HOME), "SPARK_LOCAL_IP": ADDRESS}
+
+
+def _replaced(script: str, by: Mapping[str, str]) -> str:
+    for old, new in by.items():
+        assert script.count(old) == 1, f"docs/{PAGE}: {old!r} is not once in the block of the archive:\n{script}"
+        script = script.replace(old, new)
+    return script
+
+
+def _run(command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> None:
+    done = subprocess.run(
+        command, cwd=folder, env=environment, timeout=BUILD_DEADLINE_S, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, f"{command}:\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"

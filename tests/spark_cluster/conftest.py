@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.spark_cluster.recipe import Recipe
+from tests.spark_cluster.application import Recipe
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,6 @@ from typing import Any, Final
 import psutil
 import pytest
 
-from tests.faults.exactly_once import event_log
 from tests.faults.exactly_once.driver import java_options
 from tests.faults.exactly_once.numbered_rows import NumberedRows
 from tests.faults.exactly_once.open_transactions import assert_nothing_open
@@ -26,8 +25,7 @@ from tests.kafka.brokers import Brokers
 from tests.kafka.ports import free_ports
 from tests.kafka.witness import Witnessed, read_topic
 from tests.spark_cluster import streams_program
-from tests.spark_cluster.application import Application, Events, Executor
-from tests.spark_cluster.recipe import Recipe
+from tests.spark_cluster.application import Application, Executor, Recipe
 from tests.waiting import wait_until
 
 pytestmark = [
@@ -70,8 +68,7 @@ SETTINGS = {
 class Outcome:
     """What is left when the program has ended.
 
-    rows: those that were given to both streams. topics: by the query's name. killed: executors killed, alone or with their
-    worker. newcomer: the one of the worker that came later. idle: those that Spark ended. result: what the program says.
+    rows: those that were given to both streams. topics: by the query's name. result: what the program says.
     left_over: Python processes that were still there long after their executor was killed.
     """
 
@@ -79,11 +76,7 @@ class Outcome:
     cluster_folder: Path
     rows: NumberedRows
     topics: dict[str, str]
-    killed: list[str]
-    newcomer: str
-    idle: set[str]
     result: Any
-    events: Events
     left_over: list[psutil.Process]
 
     def read(self, name: str, isolation_level: str = "read_committed") -> list[Witnessed]:
@@ -96,7 +89,6 @@ class Story:
     def __init__(self, folder: Path, cluster: StandaloneCluster, rows: NumberedRows) -> None:
         self.folder = folder
         self.rows = rows
-        self.killed: list[str] = []
         self._cluster = cluster
         self._families: list[psutil.Process] = []
         self._written = 0
@@ -119,7 +111,7 @@ class Story:
         (self.folder / "plan.json").write_text(json.dumps(plan))
         program = shutil.copy(streams_program.__file__, recipe.folder / "job.py")
         (port,) = free_ports(1)
-        settings = {**SETTINGS, **java_options(), **event_log.settings(self.folder / "events"), "spark.ui.port": str(port)}
+        settings = {**SETTINGS, **java_options(), "spark.ui.port": str(port)}
         log = self.folder / "driver.log"
         arguments = [Path(program).name, str(self.folder / "plan.json")]
         return Application(recipe.submit(self._cluster.master, arguments, log, settings), log, port)
@@ -153,7 +145,6 @@ class Story:
         name, process = self._busy(application)
         self._families += process.children(recursive=True)
         process.kill()
-        self.killed.append(name)
         return name
 
     def kill_worker(self, application: Application) -> str:
@@ -161,7 +152,6 @@ class Story:
         name, process = self._busy(application)
         self._families += process.children(recursive=True)
         self._cluster.kill_worker(self._cluster.worker_of(process))
-        self.killed.append(name)
         return name
 
     def _busy(self, application: Application) -> tuple[str, psutil.Process]:
@@ -206,14 +196,11 @@ def outcome(recipe: Recipe, _three_real_brokers: Brokers, tmp_path_factory: pyte
             _replace_killed(story, spark, story.kill_executor(spark))
         lost = story.kill_worker(spark)
         story.feed(spark, lambda found: not found[lost].is_active, "the loss of a worker's executor")
-        newcomer = _newcomer(story, spark, cluster, cluster.add_worker())
-        before = spark.active()
+        _wait_for_newcomer(story, spark, cluster, cluster.add_worker())
         story.rest(spark, lambda found: sum(each.is_active for each in found.values()) == 1, "the end of idle executors")
-        idle = before.keys() - spark.active().keys()
         story.feed(spark, lambda found: _working(found) == WORKERS, "as many executors as before")
         result, left_over = story.end(spark), story.left_over()
-    events = Events.read(folder / "events")
-    return Outcome(brokers, cluster_folder, story.rows, topics, story.killed, newcomer, idle, result, events, left_over)
+    return Outcome(brokers, cluster_folder, story.rows, topics, result, left_over)
 
 
 def _working(executors: dict[str, Executor]) -> int:
@@ -226,16 +213,14 @@ def _replace_killed(story: Story, spark: Application, killed: str) -> None:
     story.feed(spark, lambda found: bool(found.keys() - known) and _working(found) == WORKERS, "an executor in its place")
 
 
-def _newcomer(story: Story, spark: Application, cluster: StandaloneCluster, worker: int) -> str:
-    """Waits until an executor of the new worker has done a task, and returns its id."""
-    mine: list[str] = []
+def _wait_for_newcomer(story: Story, spark: Application, cluster: StandaloneCluster, worker: int) -> None:
+    """Waits until an executor of the new worker has done a task."""
 
     def has_worked(found: dict[str, Executor]) -> bool:
-        mine[:] = [name for name, process in cluster.executors().items() if cluster.worker_of(process) == worker]
+        mine = [name for name, process in cluster.executors().items() if cluster.worker_of(process) == worker]
         return any(name in found and found[name].completed_tasks > 0 for name in mine)
 
     story.feed(spark, has_worked, "a task of the worker that came later")
-    return mine[0]
 
 
 def test_at_least_once_loses_no_row(outcome: Outcome) -> None:
@@ -251,24 +236,6 @@ def test_exactly_once_has_each_row_once_and_leaves_no_transaction(outcome: Outco
 
 def test_killed_tasks_had_written(outcome: Outcome) -> None:
     assert len(outcome.read(EXACTLY_ONCE, "read_uncommitted")) > outcome.rows.total
-    assert sum(outcome.events.lost.values()) >= len(outcome.killed)
-
-
-def test_executors_were_lost_added_and_ended_when_they_were_idle(outcome: Outcome) -> None:
-    events = outcome.events
-    assert len(outcome.killed) == 3
-    assert set(outcome.killed) <= events.removed.keys()
-    assert outcome.newcomer in events.added
-    assert len(outcome.idle) == WORKERS - 1
-    assert outcome.idle <= events.removed.keys()
-    # Three at first, one for each that was killed, and two after the pause.
-    assert len(events.added) >= WORKERS + len(outcome.killed) + len(outcome.idle)
-
-
-def test_several_executors_wrote_each_stream(outcome: Outcome) -> None:
-    for name in (AT_LEAST_ONCE, EXACTLY_ONCE):
-        assert len(outcome.events.wrote[outcome.result["ids"][name]]) > WORKERS
-    assert any(outcome.newcomer in executors for executors in outcome.events.wrote.values())
 
 
 def test_counts_are_those_of_what_was_committed(outcome: Outcome) -> None:

@@ -9,7 +9,7 @@ from spark_kafka_sink.exactly_once import resolving, rules
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, State
 from spark_kafka_sink.exactly_once.proof import Outcome
 from spark_kafka_sink.exactly_once.resolving import Refused
-from spark_kafka_sink.exactly_once.rules import Commit, Done, GiveUp, Step, Stop, View, Write
+from spark_kafka_sink.exactly_once.rules import Commit, Done, Step, View, Write
 from tests.exactly_once.model.configuration import replay
 
 
@@ -154,13 +154,6 @@ def writes_all_again(view: View) -> Step:
     step = rules.decide(view)
     if isinstance(step, Write) and step.state is State.REPLAY:
         return replace(step, state=State.ABORTED, committed=(), aborted=())
-    return step
-
-
-def aborts_what_is_logged(view: View) -> Step:
-    step = rules.decide(view)
-    if isinstance(step, Done | GiveUp | Stop):
-        return replace(step, leftovers=tuple(dict.fromkeys((*step.leftovers, *view.own_handles))))
     return step
 
 

@@ -17,10 +17,10 @@ from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
-from tests.faults.exactly_once.driver import LOCAL
-from tests.faults.exactly_once.fleet import Fleet
-from tests.faults.exactly_once.moved import moved
-from tests.faults.exactly_once.random_kills import FEWEST_TASKS, random_kill
+from spark_kafka_sink.exactly_once.failpoints import Failpoint
+from tests.faults.exactly_once.driver import LOCAL, Fleet
+from tests.faults.exactly_once.kills import COMMIT_FAILPOINTS, SWEEP_FAILPOINTS, TASK_FAILPOINTS, Kill, Victim
+from tests.faults.exactly_once.numbered_rows import moved
 from tests.faults.exactly_once.siege import Siege
 from tests.kafka.brokers import Brokers
 from tests.kafka.cluster import KafkaCluster
@@ -30,6 +30,18 @@ KILLS = 500
 KILLS_OF_A_QUERY = 25
 MORE_BATCHES = 10
 PATIENCE = 2
+# How often each is drawn. Whatever has a virtual machine of Java takes seconds to start again. Executors never die here, for
+# these queries run in one process of Java, nor is a driver paused that comes back: the suite has tests of both.
+WEIGHTS = {
+    Victim.PYTHON: 60,
+    Victim.ERROR: 12,
+    Victim.BROKER: 15,
+    Victim.BROKERS: 5,
+    Victim.DRIVER: 8,
+}
+# A batch has at least as many tasks.
+FEWEST_TASKS = 3
+LATEST_MS = 40
 
 
 def main() -> None:
@@ -66,6 +78,24 @@ def _one_query(draw: random.Random, folder: Path, brokers: Brokers, fleet: Fleet
     if siege.skipped:
         print(f"  never due: {', '.join(map(str, siege.skipped))}", flush=True)
     return Counter(kill.victim for kill in siege.made)
+
+
+def random_kill(draw: random.Random) -> Kill:
+    victim = draw.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
+    failpoint = draw.choice([*TASK_FAILPOINTS, *COMMIT_FAILPOINTS, *SWEEP_FAILPOINTS])
+    return Kill(
+        victim,
+        failpoint,
+        nth=draw.randint(1, FEWEST_TASKS) if comes_often(failpoint) else 1,
+        again=failpoint in SWEEP_FAILPOINTS or draw.random() < 0.3,
+        late_ms=draw.randint(1, LATEST_MS) if draw.random() < 0.4 and victim is not Victim.ERROR else 0,
+        broker=draw.randint(0, 3) if victim is Victim.BROKER else 0,
+    )
+
+
+def comes_often(failpoint: Failpoint) -> bool:
+    """Once for each task of a batch."""
+    return failpoint in TASK_FAILPOINTS or failpoint.startswith("end.")
 
 
 if __name__ == "__main__":

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.exactly_once.driver import Fleet
 from tests.faults.exactly_once.driver_program import Query
-from tests.faults.exactly_once.fleet import Fleet
-from tests.faults.exactly_once.moved import moved
-from tests.faults.exactly_once.numbered_rows import NumberedRows
+from tests.faults.exactly_once.numbered_rows import NumberedRows, moved
 from tests.kafka.brokers import Brokers
 
 Moved = tuple[NumberedRows, Query]

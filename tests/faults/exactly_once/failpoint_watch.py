@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import queue
 import socket
 import threading
 from collections.abc import Callable
@@ -76,14 +75,3 @@ class FailpointWatch:
         self._listener.shutdown(socket.SHUT_RDWR)
         self._thread.join(10)
         self._listener.close()
-
-
-def drained(waiting: queue.SimpleQueue[object]) -> None:
-    """Lets go of whoever stands at a failpoint in `waiting`."""
-    while True:
-        try:
-            found = waiting.get_nowait()
-        except queue.Empty:
-            return
-        if isinstance(found, Reached):
-            found.leave()

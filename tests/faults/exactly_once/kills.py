@@ -92,48 +92,28 @@ ALL_FAILPOINTS: Sequence[Failpoint] = (
     "task.start",
 )
 
-# Two halves of the failpoints. Of those where each kill starts Java a few show most; the rest follow in a test of their own.
-SOONER, LATER = ALL_FAILPOINTS[::2], ALL_FAILPOINTS[1::2]
-
-# What shows most: each victim, and somebody at each step. tests/exactly_once/test_committer.py has a driver that dies at
-# each failpoint of a commit, without Spark.
 WORKERS = [
-    *(Kill(PYTHON, failpoint) for failpoint in ("task.start", "produce.after", "message.before")),
-    Kill(ERROR, "produce.after"),
+    *(Kill(PYTHON, failpoint) for failpoint in TASK_FAILPOINTS),
     # The second attempt of a task as well.
-    Kill(PYTHON, "flush.after"),
     Kill(PYTHON, "flush.after", again=True),
+    Kill(PYTHON, "message.before"),
+    Kill(PYTHON, "message.before", again=True),
+    *(Kill(PYTHON, failpoint, nth=4) for failpoint in TASK_FAILPOINTS),
+    Kill(ERROR, "produce.after"),
+    *(Kill(ERROR, failpoint, nth=2) for failpoint in TASK_FAILPOINTS),
 ]
 # The batch is prepared, the first of its four transactions is committed, the last is open: an EndTxn is on its way before its
 # connection takes another one, and there are at most three coordinators.
 COMMITTED_IN_PART = Kill(PYTHON, "end.before", nth=4)
-_NOT_IN_EVERY_RUN: tuple[Failpoint, ...] = ("log.before", "complete.before")
 COMMITTERS = [
     Kill(ERROR, "log.after"),
     Kill(ERROR, "prepared.after"),
     COMMITTED_IN_PART,  # every other run has four tasks, this is the third
-    *(Kill(PYTHON, failpoint) for failpoint in COMMIT_FAILPOINTS if failpoint not in _NOT_IN_EVERY_RUN),
+    *(Kill(PYTHON, failpoint) for failpoint in COMMIT_FAILPOINTS),
     Kill(PYTHON, "sweep.after", again=True),
-]
-# Each of the next takes seconds more, as Java starts again.
-EXECUTORS_OF_EVERY_RUN: tuple[Failpoint, ...] = ("produce.after", "end.after")
-DRIVERS_OF_EVERY_RUN: tuple[Failpoint, ...] = ("message.before", "end.before", "commit.end")
-# Of a partition of rows, of the commit log, of a transaction's end.
-BROKERS_OF_EVERY_RUN: tuple[Failpoint, ...] = ("produce.after", "commit.start", "end.after")
-COMMITTERS_OF_VERSION_1 = [
-    Kill(PYTHON, failpoint) for failpoint in ("flush.after", "prepared.after", "end.after", "complete.after")
-]
-
-# All others.
-MORE_WORKERS = [
-    *(Kill(PYTHON, failpoint) for failpoint in ("produce.before", "flush.before")),
-    *(Kill(PYTHON, failpoint, nth=4) for failpoint in TASK_FAILPOINTS),
-    *(Kill(ERROR, failpoint, nth=2) for failpoint in TASK_FAILPOINTS),
-    Kill(PYTHON, "message.before"),
-    Kill(PYTHON, "message.before", again=True),
-]
-# Who makes a kill good is killed as well.
-AGAIN = [
+    *(Kill(PYTHON, "end.after", nth=nth) for nth in (2, 3, 4)),
+    *(Kill(ERROR, failpoint) for failpoint in ("prepared.before", "end.after", "complete.after")),
+    # Who makes a kill good is killed as well.
     Kill(PYTHON, "prepared.after"),
     Kill(PYTHON, "end.after", again=True),
     Kill(PYTHON, "complete.before", again=True),
@@ -142,17 +122,6 @@ AGAIN = [
     Kill(PYTHON, "end.after", nth=2),
     Kill(PYTHON, "flush.after", again=True),
     Kill(PYTHON, "log.after", again=True),
-]
-MORE_COMMITTERS = [
-    *(Kill(PYTHON, "end.after", nth=nth) for nth in (2, 3, 4)),
-    *(Kill(ERROR, failpoint) for failpoint in ("prepared.before", "end.after", "complete.after")),
-    *AGAIN,
-    *(Kill(PYTHON, failpoint) for failpoint in (*_NOT_IN_EVERY_RUN, "commit.end")),
+    Kill(PYTHON, "commit.end"),
     Kill(PYTHON, "sweep.before", again=True),
-]
-MORE_OF_VERSION_1 = [
-    *(Kill(PYTHON, failpoint) for failpoint in TASK_FAILPOINTS[::2]),
-    *(Kill(PYTHON, failpoint) for failpoint in COMMIT_FAILPOINTS if Kill(PYTHON, failpoint) not in COMMITTERS_OF_VERSION_1),
-    *(Kill(PYTHON, "end.after", nth=nth) for nth in (2, 3)),
-    *AGAIN,
 ]

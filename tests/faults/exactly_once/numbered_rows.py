@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.faults.exactly_once.driver_program import Query
+from tests.kafka.kafka import Kafka
 from tests.kafka.witness import Witnessed
 
 EPOCH_S = 1_700_000_000  # of the files' times: only their order counts
@@ -78,3 +80,19 @@ def _problems(found: list[int], due: range, key: int) -> list[str]:
         place = next(at for at in range(1, len(found)) if found[at] < found[at - 1])
         texts.append(f"key {key}: out of order around {found[max(0, place - 3) : place + 3]}")
     return texts or [f"key {key}: rows that nobody sent: {sorted(seen - set(due))[:5]}"]
+
+
+# Short enough that a flush takes several requests to each broker.
+BATCH_SIZE = 512
+
+
+def moved(kafka: Kafka, topic: str, folder: Path, batches: int, **options: str) -> tuple[NumberedRows, Query]:
+    """folder: takes the rows and the checkpoint. options: of the sink."""
+    rows = NumberedRows(folder / "rows", batches).write()
+    sink = {
+        "topic": topic,
+        "delivery.guarantee": "exactly-once",
+        "kafka.bootstrap.servers": kafka.bootstrap_servers,
+        "kafka.batch.size": str(BATCH_SIZE),
+    }
+    return rows, Query(rows.folder, folder / "checkpoint", rows.tasks, rows.keys, sink | options)

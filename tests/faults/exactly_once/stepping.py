@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from spark_kafka_sink.exactly_once.failpoints import Failpoint
-from tests.faults.exactly_once.driver import LOCAL, Driver, Ended, Said
+from tests.faults.exactly_once.driver import LOCAL, Driver, Ended, Fleet, Said
 from tests.faults.exactly_once.driver_program import Query
 from tests.faults.exactly_once.failpoint_watch import Reached
-from tests.faults.exactly_once.fleet import Fleet
 
 
 def hold(driver: Driver, failpoint: Failpoint, batch: int, nth: int = 1) -> Reached:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.faults.exactly_once import broken
 from tests.faults.exactly_once.conftest import MovedRows
-from tests.faults.exactly_once.fleet import Fleet
+from tests.faults.exactly_once.driver import Fleet
 from tests.faults.exactly_once.kills import COMMITTED_IN_PART, Kill, Victim
 from tests.faults.exactly_once.siege import Siege
 from tests.faults.exactly_once.stepping import pair, replaced_while_paused

@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import queue
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from spark_kafka_sink.exactly_once.failpoints import VARIABLE, Failpoint, FailpointError, reach
 from tests.every import every
-from tests.faults.exactly_once.failpoint_watch import FailpointWatch, Reached
 from tests.faults.exactly_once.kills import (
-    ALL_FAILPOINTS,
     COMMIT_FAILPOINTS,
     COMMITTERS,
-    LATER,
-    MORE_COMMITTERS,
-    MORE_WORKERS,
-    SOONER,
     SWEEP_FAILPOINTS,
     TASK_FAILPOINTS,
     WORKERS,
@@ -64,48 +54,12 @@ def test_what_is_wrong_is_said(rows: NumberedRows, change: Change, complaint: st
         rows.check(change(delivered(rows)))
 
 
-def step_of(failpoint: Failpoint) -> str:
-    """Both sides of a request are one step; a batch's start and its end are two."""
-    step, _, side = failpoint.partition(".")
-    return step if side in ("before", "after") else failpoint
-
-
-def test_every_run_kills_at_each_step_and_make_test_all_at_each_failpoint() -> None:
-    every_run = {kill.failpoint for kill in (*WORKERS, *COMMITTERS)}
+def test_each_failpoint_is_one_where_somebody_is_killed() -> None:
     failpoints = {*TASK_FAILPOINTS, *COMMIT_FAILPOINTS, *SWEEP_FAILPOINTS}
-    assert {step_of(each) for each in every_run} == {step_of(each) for each in failpoints}
-    assert every_run | {kill.failpoint for kill in (*MORE_WORKERS, *MORE_COMMITTERS)} == failpoints
-    assert {*SOONER, *LATER} == set(ALL_FAILPOINTS)
+    assert {kill.failpoint for kill in (*WORKERS, *COMMITTERS)} == failpoints
 
 
 @every("rule", NOTICED)
-def test_every_run_has_the_kill_that_each_broken_rule_is_noticed_by(rule: str) -> None:
+def test_the_kills_have_the_one_that_each_broken_rule_is_noticed_by(rule: str) -> None:
     kill, _ = NOTICED[rule]
     assert kill in [*WORKERS, *COMMITTERS]
-
-
-@pytest.mark.parametrize("answer", ["go", "fail"])
-def test_a_process_waits_at_a_failpoint_for_an_answer(answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    waiting: queue.SimpleQueue[Reached] = queue.SimpleQueue()
-    watch = FailpointWatch(waiting.put)
-    monkeypatch.setenv(VARIABLE, str(watch.port))
-    said: list[str] = []
-    thread = threading.Thread(target=lambda: said.append(outcome()))
-    thread.start()
-    reached = waiting.get(timeout=10)
-    assert (reached.name, reached.batch, reached.pid, said) == ("flush.before", 4, os.getpid(), [])
-    if answer == "go":
-        reached.go()
-    else:
-        reached.fail("on purpose")
-    thread.join(10)
-    watch.close()
-    assert said == [{"go": "went on", "fail": "flush.before: on purpose"}[answer]]
-
-
-def outcome() -> str:
-    try:
-        reach("flush.before", 4)
-    except FailpointError as error:
-        return str(error)
-    return "went on"

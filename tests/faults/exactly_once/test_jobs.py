@@ -12,11 +12,10 @@ import pytest
 from spark_kafka_sink.exactly_once.failpoints import Failpoint
 from tests.cli.command import ended
 from tests.faults.exactly_once.conftest import MovedRows
-from tests.faults.exactly_once.driver import Driver
+from tests.faults.exactly_once.driver import Driver, Fleet
 from tests.faults.exactly_once.driver_program import Query
-from tests.faults.exactly_once.fleet import Fleet
 from tests.faults.exactly_once.numbered_rows import NumberedRows
-from tests.faults.exactly_once.open_transactions import assert_nothing_open, ongoing
+from tests.faults.exactly_once.open_transactions import assert_nothing_open
 from tests.faults.exactly_once.stepping import hold, running
 from tests.kafka.brokers import Brokers
 from tests.kafka.witness import read_topic
@@ -66,23 +65,6 @@ def test_what_a_dead_job_has_left_is_ended_as_list_says(
             pass
     assert_nothing_open(three_brokers, prefix_of(job), job.topic)
     rows.check(read_topic(three_brokers.direct_servers, job.topic, isolation_level="read_committed"))
-
-
-@pytest.mark.whole("as long as the test before it")
-def test_a_job_that_is_run_beside_what_a_dead_one_has_prepared_leaves_that_alone(
-    three_brokers: Brokers, moved_rows: MovedRows, fleet: Fleet
-) -> None:
-    """Both were asked for, so both write all rows; what the dead one has prepared becomes visible only when somebody says so."""
-    rows, job = a_job(three_brokers, moved_rows)
-    hold_and_crash(fleet.take(), job, "prepared.after")
-    with running(fleet, job):
-        pass
-    assert len(ongoing(three_brokers, prefix_of(job))) == rows.tasks
-    (line,) = [each for each in transactions(three_brokers, job, "list", "--json") if each["to_do"]]
-    transactions(three_brokers, job, "recover", "--query", line["query_id"])
-    assert_nothing_open(three_brokers, prefix_of(job), job.topic)
-    found = read_topic(three_brokers.direct_servers, job.topic, isolation_level="read_committed")
-    assert sorted(int(each.value or b"-1") for each in found) == [number for number in range(rows.total) for _ in range(2)]
 
 
 def a_job(brokers: Brokers, moved_rows: MovedRows) -> tuple[NumberedRows, Query]:

@@ -9,30 +9,10 @@ from typing import Any
 
 import pytest
 
-from spark_kafka_sink.exactly_once.failpoints import Failpoint
 from tests.faults.exactly_once.conftest import MovedRows
-from tests.faults.exactly_once.driver import EXECUTORS, LOCAL
-from tests.faults.exactly_once.fleet import Fleet
-from tests.faults.exactly_once.kills import (
-    ALL_FAILPOINTS,
-    BROKERS_OF_EVERY_RUN,
-    COMMITTED_IN_PART,
-    COMMITTERS,
-    COMMITTERS_OF_VERSION_1,
-    DRIVERS_OF_EVERY_RUN,
-    EXECUTORS_OF_EVERY_RUN,
-    LATER,
-    MORE_COMMITTERS,
-    MORE_OF_VERSION_1,
-    MORE_WORKERS,
-    SOONER,
-    WORKERS,
-    Kill,
-    Victim,
-)
-from tests.faults.exactly_once.open_transactions import ongoing
-from tests.faults.exactly_once.siege import Siege, judge
-from tests.faults.exactly_once.stepping import hold, running
+from tests.faults.exactly_once.driver import EXECUTORS, LOCAL, Fleet
+from tests.faults.exactly_once.kills import ALL_FAILPOINTS, COMMITTED_IN_PART, COMMITTERS, WORKERS, Kill, Victim
+from tests.faults.exactly_once.siege import Siege
 from tests.kafka.brokers import Brokers
 from tests.kafka.fixtures import only_real_kafka
 
@@ -51,12 +31,9 @@ ONE_OF_EACH = [
 ]
 
 
-def in_parts(kills: Sequence[Kill], more: Sequence[Kill]) -> pytest.MarkDecorator:
-    """Parametrizes a test with the kills that show most, and with all others; a failure of one does not hide the other."""
-    mark = pytest.mark.whole("each kill takes 4 to 16 s; test_one_of_each kills a worker, a commit, a broker and the driver")
-    return pytest.mark.parametrize(
-        "kills", [pytest.param(each, id=name, marks=mark) for name, each in (("first", kills), ("more", more))]
-    )
+each_failpoint = pytest.mark.whole(
+    "each kill takes 4 to 16 s; test_one_of_each kills a worker, a commit, a broker and the driver"
+)
 
 
 def assert_each_row_once(
@@ -85,18 +62,19 @@ class TestPython:
 
     @pytest.mark.fault("spark", "SIGKILL of a Python worker")
     @pytest.mark.embedded
-    @in_parts(WORKERS, MORE_WORKERS)
-    def test_workers(self, kills: Sequence[Kill], three_brokers: Brokers, fleet: Fleet, moved_rows: MovedRows) -> None:
-        assert_each_row_once(three_brokers, fleet, moved_rows, kills)
+    @each_failpoint
+    def test_workers(self, three_brokers: Brokers, fleet: Fleet, moved_rows: MovedRows) -> None:
+        assert_each_row_once(three_brokers, fleet, moved_rows, WORKERS)
 
     @pytest.mark.fault("spark", "the driver or its commit process killed before, during and after the commit")
     @only_real_kafka  # on embedded brokers: `make chaos`
-    @in_parts(COMMITTERS, MORE_COMMITTERS)
+    @each_failpoint
+    @pytest.mark.parametrize("kills", [COMMITTERS[:14], COMMITTERS[14:]], ids=["first", "more"])
     def test_who_commits(self, kills: Sequence[Kill], kafka3: Brokers, fleet: Fleet, moved_rows: MovedRows) -> None:
         assert_each_row_once(kafka3, fleet, moved_rows, kills)
 
     @pytest.mark.fault("spark", "SIGKILL of processes that write dead letters")
-    @pytest.mark.whole("tests/spark/task/test_bad_rows_in_transactions.py has letters in transactions; each kill takes 4 to 16 s")
+    @pytest.mark.whole("tests/spark/task/test_bad_rows.py has letters in transactions; each kill takes 4 to 16 s")
     @only_real_kafka
     def test_dead_letters(self, kafka3: Brokers, fleet: Fleet, tmp_path: Path, moved_rows: MovedRows) -> None:
         """They are in the transactions of their tasks, so each bad row is there once, too."""
@@ -110,74 +88,31 @@ class TestPython:
             siege.judge(rows)
         assert siege.made == kills
 
-    @only_real_kafka  # commits on embedded brokers with version 1: tests/exactly_once/
-    @pytest.mark.whole("each kill takes 4 to 16 s; tests/exactly_once has commits with version 1 on real Kafka")
-    @pytest.mark.parametrize("kills", [COMMITTERS_OF_VERSION_1, MORE_OF_VERSION_1], ids=["first", "more"])
-    def test_transactions_of_version_1(
-        self, kills: Sequence[Kill], kafka_tv1: Brokers, fleet: Fleet, moved_rows: MovedRows
-    ) -> None:
-        assert_each_row_once(kafka_tv1, fleet, moved_rows, kills)
-
 
 @pytest.mark.embedded
 class TestJava:
     """What takes seconds to start again. Each is killed on embedded brokers only: which brokers they are is nothing to it."""
 
     @pytest.mark.fault("spark", "SIGKILL of an executor")
-    @in_parts(
-        [Kill(EXECUTOR, failpoint) for failpoint in EXECUTORS_OF_EVERY_RUN],
-        [Kill(EXECUTOR, failpoint) for failpoint in ALL_FAILPOINTS if failpoint not in EXECUTORS_OF_EVERY_RUN],
-    )
-    def test_executors(self, kills: Sequence[Kill], three_brokers: Brokers, fleet: Fleet, moved_rows: MovedRows) -> None:
+    @each_failpoint
+    def test_executors(self, three_brokers: Brokers, fleet: Fleet, moved_rows: MovedRows) -> None:
+        kills = [Kill(EXECUTOR, failpoint) for failpoint in ALL_FAILPOINTS]
         assert_each_row_once(three_brokers, fleet, moved_rows, kills, master=EXECUTORS, shuffled=True)
 
     @pytest.mark.fault("spark", "the driver or its commit process killed before, during and after the commit")
-    @in_parts(
-        [Kill(DRIVER, failpoint) for failpoint in DRIVERS_OF_EVERY_RUN],
-        [
-            *(Kill(DRIVER, failpoint) for failpoint in ALL_FAILPOINTS if failpoint not in DRIVERS_OF_EVERY_RUN),
-            Kill(DRIVER, "end.after", nth=3),
-        ],
-    )
-    def test_drivers(self, kills: Sequence[Kill], three_brokers: Brokers, fleet: Fleet, moved_rows: MovedRows) -> None:
+    @each_failpoint
+    def test_drivers(self, three_brokers: Brokers, fleet: Fleet, moved_rows: MovedRows) -> None:
+        kills = [*(Kill(DRIVER, failpoint) for failpoint in ALL_FAILPOINTS), Kill(DRIVER, "end.after", nth=3)]
         assert_each_row_once(three_brokers, fleet, moved_rows, kills)
-
-    @pytest.mark.fault("spark", "the driver or its commit process killed before, during and after the commit")
-    @pytest.mark.whole("test_one_of_each kills a driver whose commit goes on beside its successor")
-    def test_a_commit_that_outlives_its_driver(self, three_brokers: Brokers, fleet: Fleet, moved_rows: MovedRows) -> None:
-        """Its process goes on where it stood, and ends the transactions; the next driver finds them committed."""
-        rows, query = moved_rows(three_brokers, CALM_BATCHES)
-        with fleet.take() as dead:
-            dead.run(query)
-            held = hold(dead, "prepared.after", 1)
-            dead.kill()
-            assert len(ongoing(three_brokers, query.id)) == query.files
-            held.go()
-            dead.wait_for_workers()
-        assert not ongoing(three_brokers, query.id)
-        with running(fleet, query):
-            pass
-        judge(three_brokers, rows, query)
 
 
 class TestBrokers:
     @pytest.mark.fault("spark", "brokers killed")
-    @in_parts(
-        [Kill(BROKER, failpoint) for failpoint in BROKERS_OF_EVERY_RUN],
-        [Kill(BROKER, failpoint) for failpoint in ALL_FAILPOINTS if failpoint not in BROKERS_OF_EVERY_RUN],
-    )
-    def test_one_broker_at_a_time(self, kills: Sequence[Kill], kafka3: Brokers, fleet: Fleet, moved_rows: MovedRows) -> None:
+    @each_failpoint
+    def test_one_broker_at_a_time(self, kafka3: Brokers, fleet: Fleet, moved_rows: MovedRows) -> None:
         """Each time the one that the failpoint depends on: of a partition of rows, of a transaction's end, of the commit log."""
+        kills = [Kill(BROKER, failpoint) for failpoint in ALL_FAILPOINTS]
         assert_each_row_once(kafka3, fleet, moved_rows, kills)
-
-    @pytest.mark.fault("spark", "brokers killed")
-    @pytest.mark.embedded
-    @pytest.mark.whole("each kill takes 4 to 16 s; the test before it kills one broker after the other")
-    @pytest.mark.parametrize("failpoints", [SOONER, LATER], ids=["first", "more"])
-    def test_all_brokers_at_once(
-        self, failpoints: Sequence[Failpoint], three_brokers: Brokers, fleet: Fleet, moved_rows: MovedRows
-    ) -> None:
-        assert_each_row_once(three_brokers, fleet, moved_rows, [Kill(BROKERS, failpoint) for failpoint in failpoints])
 
     @pytest.mark.fault("spark", "brokers killed")
     @pytest.mark.whole("the first half of a minute is the start of brokers")

@@ -9,8 +9,7 @@ import pytest
 
 from spark_kafka_sink.exactly_once.failpoints import Failpoint
 from tests.faults.exactly_once.conftest import MovedRows
-from tests.faults.exactly_once.driver import Driver
-from tests.faults.exactly_once.fleet import Fleet
+from tests.faults.exactly_once.driver import Driver, Fleet
 from tests.faults.exactly_once.siege import judge
 from tests.faults.exactly_once.stepping import hold, pair, replaced_while_paused, run_to_the_end
 from tests.kafka.brokers import Brokers
@@ -43,7 +42,7 @@ STOPS: Mapping[Failpoint, str] = {
 
 @pytest.mark.fault("spark", "two drivers of one query")
 @pytest.mark.parametrize("failpoint", STOPS)
-@pytest.mark.whole("half a minute each; tests/exactly_once/test_paused_drivers.py has such commits without Spark")
+@pytest.mark.whole("half a minute each; tests/exactly_once/test_ended_runs.py has such commits without Spark")
 def test_the_old_driver_stops_when_its_successor_has_done_all(
     failpoint: Failpoint, three_brokers: Brokers, moved_rows: MovedRows, drivers: tuple[Driver, Driver]
 ) -> None:

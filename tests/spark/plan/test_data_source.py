@@ -15,8 +15,6 @@ from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql.datasource import (
     CaseInsensitiveDict,
     DataSource,
-    DataSourceArrowWriter,
-    DataSourceStreamWriter,
     WriterCommitMessage,
 )
 from pyspark.sql.types import BinaryType, StructField, StructType
@@ -35,7 +33,7 @@ from spark_kafka_sink.spark.feed import Feed
 from spark_kafka_sink.spark.messages import DeliveryMessage
 from spark_kafka_sink.spark.plan import aborts
 from spark_kafka_sink.spark.plan.data_source import KafkaSinkDataSource, reporting_to
-from spark_kafka_sink.spark.plan.writers import KafkaSinkStreamWriter, KafkaSinkWriter
+from spark_kafka_sink.spark.plan.writers import KafkaSinkStreamWriter
 from tests.spark.counting import counting
 
 SCHEMA = StructType([StructField("value", BinaryType())])
@@ -83,11 +81,6 @@ def test_spark_finds_the_sink_by_itself_only_where_it_may_be_registered_over() -
     found = getattr(pyspark_kafka_sink, "DefaultSource", None)
     assert (None if found is None else found.name()) == (None if pyspark.__version__.startswith("4.0") else "kafka_sink")
     assert KafkaSinkDataSource.name() == "kafka_sink"
-
-
-def test_writers_get_arrow_batches_in_batch_and_in_streams() -> None:
-    assert isinstance(source().writer(SCHEMA, False), DataSourceArrowWriter)
-    assert {DataSourceArrowWriter, DataSourceStreamWriter} <= set(type(source().streamWriter(SCHEMA, True)).__mro__)
 
 
 def test_batch_overwrite_is_refused() -> None:
@@ -261,12 +254,6 @@ def test_a_commit_reports_to_the_handle_that_the_class_is_bound_to() -> None:
     assert received[1].query_id.startswith("job-")
 
 
-def test_one_binding_does_not_leak_into_another() -> None:
-    first, second = reporting_to(Feed()), reporting_to(Feed())
-    assert first is not second
-    assert KafkaSinkDataSource.feed == Feed()
-
-
 def test_a_sessions_options_are_those_of_each_write_that_does_not_set_them() -> None:
     bound = through_spark(reporting_to(Feed(), {"kafka.Linger.Ms": "soon"}))
     with pytest.raises(OptionError, match=r"option kafka\.linger\.ms: 'soon' is not a whole number"):
@@ -278,11 +265,3 @@ def test_a_sessions_options_are_those_of_each_write_that_does_not_set_them() -> 
 def test_a_sessions_options_do_not_show() -> None:
     bound = reporting_to(Feed(), {"kafka.sasl.password": "hunter2"})
     assert repr(bound.session_options) == str(bound.session_options) == "<kafka.sasl.password>"
-
-
-def test_a_writer_of_no_batches_delivers_nothing_and_connects_to_nobody() -> None:
-    writer = source().writer(SCHEMA, False)
-    assert isinstance(writer, KafkaSinkWriter)
-    message = writer.write(iter([]))
-    assert isinstance(message, DeliveryMessage)
-    assert (message.spark_partition, message.report, message.share, message.query_id) == (-1, DeliveryReport(), None, "")

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from openlineage.client import OpenLineageClient
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import spark_kafka_sink as sks
@@ -26,9 +24,7 @@ from spark_kafka_sink.spark.driver.explain import sink_error
 from spark_kafka_sink.spark.plan.exported_error import exported
 from tests.exporters.lineage_collector import Collector, running, transport
 from tests.planted_secrets import MARK
-from tests.spark.frames import parquet_stream, run_either_way
 from tests.spark.test_tracing import Traced
-from tests.tiers import whole_but
 
 QUERY = "11111111-1111-4111-8111-111111111111"
 
@@ -92,9 +88,8 @@ def collector() -> Iterator[Collector]:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("way", whole_but(["publish", "stream"], ["publish"], "a stream; the error is made in one place"))
 def test_a_serializer_that_quotes_its_value_tells_it_to_no_collector(
-    spark: SparkSession, metrics: sks.DeliveryMetrics, collector: Collector, tmp_path: Path, way: str
+    spark: SparkSession, metrics: sks.DeliveryMetrics, collector: Collector
 ) -> None:
     traced = Traced()
     rows = spark.createDataFrame([(MARK,)], "value string")
@@ -104,20 +99,15 @@ def test_a_serializer_that_quotes_its_value_tells_it_to_no_collector(
         broker.create_topic("events")
         settings = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "events"}
         settings["kafka.value.serializer"] = f"{__name__}.Quoting"
-        if way == "publish":
-            with pytest.raises(SerializationError, match=MARK):
-                sks.publish(rows, options=settings, metrics=metrics, progress=False)
-        else:
-            with pytest.raises(PySparkException, match=MARK):
-                run_either_way(parquet_stream(spark, rows, tmp_path), settings, metrics, tmp_path)
+        with pytest.raises(SerializationError, match=MARK):
+            sks.publish(rows, options=settings, metrics=metrics, progress=False)
         fail = collector.until_state("FAIL")[-1]
     lineage.stop()
     tracer.stop()
     expected = "[SERIALIZATION] topic events, part value, row 0; see https://"
     assert fail["run"]["facets"]["errorMessage"]["message"].startswith(expected)
     span = traced.spans("send")[-1]
-    if way != "stream":  # Spark tells a stream's sink only that it failed
-        assert str(span.status.description).startswith(expected)
-        assert (span.attributes or {})["error.type"] == "SERIALIZATION"
+    assert str(span.status.description).startswith(expected)
+    assert (span.attributes or {})["error.type"] == "SERIALIZATION"
     assert MARK not in json.dumps(collector.events)
     assert not [one for one in traced.spans("") if MARK in one.to_json()]

@@ -91,12 +91,6 @@ def test_brokers_that_create_topics_create_it() -> None:
         check_reachable(checked(broker.bootstrap_servers, "new"))
 
 
-def test_who_asks_for_patience_gets_a_share_of_it(nowhere: str) -> None:
-    """Of max.block.ms 60 s it is 10 s, but of shorter ones all."""
-    with pytest.raises(MetadataTimeoutError, match=r"within 0\.1 s"):
-        check_reachable(checked(nowhere, max_block_ms=100))
-
-
 def test_a_wrong_address_is_told_in_the_same_words_if_the_topic_shall_be_created(nowhere: str) -> None:
     with pytest.raises(MetadataTimeoutError) as caught:
         check_reachable(sink_options(given(nowhere) | {"topic.create.partitions": "3"}))
@@ -178,31 +172,3 @@ def test_where_nothing_can_be_remembered_a_stream_does_not_ask(
 def test_nobody_asks_outside_of_the_processes_in_which_spark_plans(monkeypatch: pytest.MonkeyPatch, nowhere: str) -> None:
     monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
     source(nowhere).writer(SCHEMA, False)
-
-
-def with_letters(broker: EmbeddedBroker, letters: str, topic: str | None = "events", **more: str) -> SinkOptions:
-    options = {"on.error": "dead-letter", "dead.letter.topic": letters, **more}
-    return sink_options(given(broker.bootstrap_servers, topic) | options)
-
-
-@pytest.mark.parametrize("topic", ["events", None])
-def test_a_missing_dead_letter_topic_is_told_with_its_option(broker: EmbeddedBroker, topic: str | None) -> None:
-    with pytest.raises(
-        MetadataTimeoutError, match=r"topic lost \(option dead\.letter\.topic\): the topic does not exist"
-    ) as caught:
-        check_reachable(with_letters(broker, "lost", topic))
-    assert caught.value.facts["topic"] == "lost"
-
-
-def test_a_dead_letter_topic_that_exists_is_no_error(broker: EmbeddedBroker) -> None:
-    broker.create_topic("letters", 1)
-    check_reachable(with_letters(broker, "letters"))
-    check_reachable(with_letters(broker, "letters", None))
-
-
-def test_a_missing_dead_letter_topic_is_created_like_the_topic(broker: EmbeddedBroker) -> None:
-    options = with_letters(
-        broker, "made-letters", "made-events", **{"topic.create.partitions": "3", "kafka.max.block.ms": "20000"}
-    )
-    check_reachable(options)
-    assert {len(broker.cluster.image.topics[name].partitions) for name in ("made-letters", "made-events")} == {3}

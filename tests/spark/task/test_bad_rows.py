@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import logging
-import random
-import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +17,7 @@ from spark_kafka_sink.errors import (
 )
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.options.error_options import CONNECTS_NAMES
-from spark_kafka_sink.options.sink_options import sink_options
+from spark_kafka_sink.options.sink_options import SinkOptions, sink_options
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.spark.feed import Feed
@@ -38,6 +36,7 @@ from tests.spark.bad_rows import (
     Given,
     batch_of,
     delivered,
+    end,
     keys,
     keys_of,
     one_of_each,
@@ -135,26 +134,6 @@ def test_a_row_that_a_broker_finds_too_large_keeps_its_key(kafka: Kafka, new_top
     assert (found.key, found.value, why(found)["value.size"]) == (b"1", None, "15000")
 
 
-def test_a_row_that_is_too_large_keeps_what_fits_compressed_and_its_letter_says_what_is_too_large() -> None:
-    with EmbeddedBroker() as broker:
-        topic, letters = (
-            broker.create_topic("own"),
-            broker.create_topic("letters", configs={"max.message.bytes": "10000", **KEPT}),
-        )
-        given = {"kafka.bootstrap.servers": broker.bootstrap_servers, "on.error": "dead-letter", "dead.letter.topic": letters}
-        settings = sink_options(given | {"kafka.compression.type": "gzip", "kafka.max.request.size": "50000"})
-        well, badly = "x" * 1_000_000, "".join(random.Random(1).choices("0123456789abcdef", k=70_000))
-        rows = [Given(0, topic, value=well), Given(1, topic), Given(2, topic, value=badly)]
-        assert delivered(settings, (SCHEMA, batch_of(rows))).bad_rows == {"too-large": 2}
-        found = {each.key: each for each in read_topic(broker.bootstrap_servers, letters)}
-        assert {key: each.value for key, each in found.items()} == {b"0": well.encode(), b"2": None}
-        assert re.search(
-            r"row 0 of the task: the record with key '0' takes 1000\d{3} bytes before compression, more than max.request.size"
-            r" allows \(50000\); raise it \(in Spark: kafka.max.request.size\)",
-            why(found[b"0"])["exception.message"],
-        )
-
-
 def test_rows_whose_topic_is_the_dead_letter_topic_are_bad() -> None:
     """A broker may reject them as too large. They must not lose their values then, as letters do, nor pass the limits."""
     with EmbeddedBroker() as broker:
@@ -188,18 +167,6 @@ def test_the_log_has_the_first_error_which_may_quote_a_value_but_not_the_row(cap
 
 
 @pytest.mark.fault("record", "a dead-letter topic that is missing, forbidden, compacted or too narrow")
-def test_a_forbidden_dead_letter_topic_fails_the_task() -> None:
-    with EmbeddedBroker() as broker:
-        broker.create_topic("events")
-        broker.faults.fail(ApiKey.METADATA, ErrorCode.TOPIC_AUTHORIZATION_FAILED, times=None, topic="letters")
-        settings = sink_options(
-            {"kafka.bootstrap.servers": broker.bootstrap_servers, "on.error": "dead-letter", "dead.letter.topic": "letters"}
-        )
-        with pytest.raises(DeadLetterError, match=r"dead-letter topic letters: .*TOPIC_AUTHORIZATION_FAILED") as caught:
-            delivered(settings, (SCHEMA, batch_of([Given(0, "events"), Given(1, None)])))
-    assert caught.value.facts["topic"] == "letters"
-
-
 @pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
 @pytest.mark.parametrize("code", [ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_RECORD])
 def test_letters_that_a_broker_refuses_fail_the_task(code: ErrorCode, guarantee: str) -> None:
@@ -246,3 +213,80 @@ def test_a_compacted_dead_letter_topic_refuses_letters_without_a_key(kafka: Kafk
     with pytest.raises(DeadLetterError, match=rf"dead-letter topic {letters}: .*INVALID_RECORD") as caught:
         delivered(tolerant(kafka, letters, topic=topic), (SinkSchema(value=0, partition=1), batch))
     assert caught.value.facts == {"topic": letters, "error": "INVALID_RECORD"}
+
+
+# Bad rows under exactly-once: their letters, and what a task says of its rows
+
+
+@on_real_kafka
+def test_letters_are_in_the_transaction_of_their_task(kafka: Kafka, new_topic: NewTopic) -> None:
+    topic, letters = new_topic(2, config=LIMITED), new_topic(config=KEPT)
+    rows, bad = one_of_each(topic)
+    settings = tolerant(kafka, letters, delivery__guarantee="exactly-once")
+    shares = []
+    for number in range(2):
+        report, share = run_task([(SCHEMA, batch_of(rows))], settings, Feed(), MicroBatch.of_new_job())
+        assert share is not None
+        assert share.transaction is not None
+        assert share.transaction.handle.records == report.records == len(rows)
+        assert keys(kafka, letters, isolation_level="read_committed") == ([] if number == 0 else sorted(bad))
+        end(settings, share, commit=number == 0)
+        shares.append(share)
+    assert keys(kafka, letters, isolation_level="read_committed") == sorted(bad)
+    found = read_topic(kafka.bootstrap_servers, letters, isolation_level="read_committed")
+    assert {int(each.key or b"-1"): why(each)["row"] for each in found} == {number: str(number) for number in bad}
+    assert keys(kafka, topic, isolation_level="read_committed") == [row.number for row in rows if row.number not in bad]
+
+
+def test_the_checksum_covers_bad_rows_however_they_are_split(kafka: Kafka, new_topic: NewTopic) -> None:
+    topic, letters = new_topic(2, config=LIMITED), new_topic(config=KEPT)
+    rows, _ = one_of_each(topic)
+    settings = tolerant(kafka, letters, delivery__guarantee="exactly-once")
+    whole, parts = [rows], [rows[:2], rows[2:3], rows[3:20], rows[20:]]
+    # Other rows, of which as many are bad: by the task's checks, by the producer's, by a broker's.
+    others = [
+        [[row._replace(value="w") if row.number == number else row for row in rows]] for number in (1, 4, 7, 10, 13, 16, 22, 25)
+    ]
+    checksums = [checksum(settings, each) for each in (whole, parts, *others)]
+    assert checksums[0] == checksums[1]
+    assert len(set(checksums)) == len(checksums) - 1
+
+
+def checksum(settings: SinkOptions, batches: Sequence[Sequence[Given]]) -> int:
+    _, share = run_task([(SCHEMA, batch_of(rows)) for rows in batches], settings, Feed(), MicroBatch.of_new_job())
+    assert share is not None
+    assert share.transaction is not None
+    end(settings, share, commit=False)
+    return share.transaction.checksum
+
+
+@pytest.mark.parametrize("on_error", ["dead-letter", "drop"])
+def test_a_task_says_what_spark_passed_to_it_whatever_is_refused_of_it(kafka: Kafka, new_topic: NewTopic, on_error: str) -> None:
+    narrow, wide = (
+        new_topic(2, config=LIMITED | {"message.timestamp.after.max.ms": each}) for each in ("3600000", str(2**63 - 1))
+    )
+    named = {"dead__letter__topic": new_topic(config=KEPT)} if on_error == "dead-letter" else {}
+    more = {"on__error": on_error, "delivery__guarantee": "exactly-once", "kafka__max__request__size": "20000"}
+    rows, bad = one_of_each(narrow)
+    found = []
+    for topic in (narrow, wide):
+        settings = sink_options(options(kafka, topic=topic, **more, **named))
+        without_topic = [row._replace(topic=topic if row.topic == narrow else row.topic) for row in rows]
+        report, share = run_task([(SCHEMA, batch_of(without_topic))], settings, Feed(), MicroBatch.of_new_job())
+        assert share is not None
+        assert share.rows is not None
+        end(settings, share, commit=False)
+        found.append((report.bad_rows.get("INVALID_TIMESTAMP", 0), share.rows.rows))
+    rejected = sum(reason == "INVALID_TIMESTAMP" for reason in bad.values())
+    assert rejected > 0
+    assert found == [(rejected, len(rows)), (0, len(rows))]
+
+
+def test_a_transaction_of_only_dropped_rows_is_none(kafka: Kafka) -> None:
+    settings = sink_options(options(kafka, on__error="drop", delivery__guarantee="exactly-once"))
+    report, share = run_task([(SCHEMA, batch_of([Given(0, None)]))], settings, Feed(), MicroBatch.of_new_job())
+    assert share is not None
+    assert share.transaction is None
+    assert share.rows is not None
+    assert share.rows.rows == 1
+    assert report.dropped == 1

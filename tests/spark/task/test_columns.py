@@ -55,11 +55,6 @@ def test_columns_that_are_missing_or_void_are_absent() -> None:
         assert columns == RecordColumns(num_records=2)
 
 
-def test_an_empty_batch_has_no_records() -> None:
-    assert split("t", value=pa.array([], pa.binary())) == []
-    assert split(None, value=pa.array([], pa.binary()), topic=pa.array([], pa.string())) == []
-
-
 def test_records_are_most_of_their_batch_if_they_are_half_of_its_bytes_and_not_a_part_of_its_rows() -> None:
     """Otherwise keeping them would keep other topics' rows or columns that are not written."""
     value = pa.array([b"v" * 100] * 10)
@@ -68,18 +63,6 @@ def test_records_are_most_of_their_batch_if_they_are_half_of_its_bytes_and_not_a
     assert [each.is_most_of_batch for each in split(None, value=value, topic=pa.array(["t", "u"] * 5))] == [False, False]
     batch = pa.RecordBatch.from_arrays([value, pa.array([b"x" * 150] * 10)], names=["value", "other"])
     assert [each.is_most_of_batch for each in records_by_topic(batch, SinkSchema(value=0), "t")] == [False]
-
-
-def test_timestamps_are_rounded_down_to_milliseconds() -> None:
-    columns = one(timestamp=pa.array([0, 999, 1000, 1_999, 1_700_000_000_123_456], pa.int64()).cast(TIMESTAMP))
-    assert columns.timestamp is not None
-    assert columns.timestamp.tolist() == [0, 0, 1, 1, 1_700_000_000_123]
-
-
-def test_bigint_timestamps_are_milliseconds() -> None:
-    columns = one(timestamp=pa.array([0, 999, 2**62], pa.int64()))
-    assert columns.timestamp is not None
-    assert columns.timestamp.tolist() == [0, 999, 2**62]
 
 
 def test_a_bigint_in_another_unit_is_refused_unless_a_unit_is_set_and_a_timestamp_is_not() -> None:
@@ -121,22 +104,10 @@ def test_a_negative_partition_is_refused_by_its_row_in_the_task() -> None:
     assert text == "[RECORD] column partition: -2 is negative, in row 10002 of the task"
 
 
-def test_null_header_lists_and_null_header_values_are_allowed() -> None:
-    headers = pa.array([None, [], [("k", None), ("", b"v")]], HEADERS)
-    found = one(headers=headers).headers
-    assert found is not None
-    assert found.equals(headers)
-
-
 def test_nulls_outside_of_a_slice_do_not_count() -> None:
     columns = one(timestamp=pa.array([-5, 7, -5], pa.int64()).slice(1, 1))
     assert columns.timestamp is not None
     assert columns.timestamp.tolist() == [7]
-
-
-def test_the_topic_option_wins_over_the_column() -> None:
-    (records,) = split("option", topic=pa.array(["a", None]))
-    assert (records.topic, records.columns.num_records) == ("option", 2)
 
 
 def by_topic(topics: list[str | None], *, first_row: int = 0, kind: pa.DataType | None = None) -> list[Any]:

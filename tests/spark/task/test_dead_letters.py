@@ -142,14 +142,6 @@ def test_a_value_whose_repr_raises_has_a_text() -> None:
     assert part_of_value(Broken()) == (b"a Broken without a text", "text")
 
 
-def test_timestamps_are_kept_and_invalid_ones_are_named() -> None:
-    assert letter(timestamp=np.array([5])).timestamp == 5
-    assert letter(timestamp=np.array([NO_TIMESTAMP])).timestamp == NO_TIMESTAMP
-    for reason, given_ms in (("timestamp", -1), ("partition", -9), ("INVALID_TIMESTAMP", 99)):
-        made = letter(timestamp=np.array([given_ms]), reason=reason)
-        assert (made.timestamp, made.why["timestamp"]) == (NO_TIMESTAMP, str(given_ms).encode())
-
-
 def test_valid_headers_are_kept_and_fixed_ones_follow() -> None:
     headers = pa.array([[{"key": "a", "value": b"1"}, None, {"key": None, "value": b"2"}, {"key": "a", "value": None}]], HEADERS)
     made = letter(headers=headers, fixed_headers=(("f", b"x"),))
@@ -190,13 +182,6 @@ def test_headers_say_why_with_the_names_of_kafka_connect() -> None:
             "row": b"12",
         }.items()
     }
-
-
-def test_what_is_not_known_has_no_header() -> None:
-    bad = BadRows("events", RecordColumns(1), BrokerError("no", error="INVALID_RECORD"), None, 5)
-    (made,) = letters_of(RefusedRows.of(bad), ["INVALID_RECORD"], Place(), "why.")
-    assert made.why.keys() == {"topic", "partition", "stage", "exception.class.name", "exception.message", "reason"}
-    assert made.why["partition"] == b"5"
 
 
 def test_bytes_that_a_serializer_made_are_named_as_such() -> None:
@@ -285,12 +270,6 @@ def test_a_letter_keeps_a_value_that_fits_when_it_is_compressed(codec: str) -> N
     assert (found.key, found.value) == (WHOLE.key, None)
 
 
-def test_a_letter_that_brokers_find_too_large_loses_its_value() -> None:
-    found = amended(WHOLE, BrokerError("no", error="MESSAGE_TOO_LARGE"))
-    assert found is not None
-    assert found.value is None
-
-
 def test_a_letter_whose_timestamp_brokers_refuse_gets_the_time_of_writing() -> None:
     error = BrokerError("no", error="INVALID_TIMESTAMP")
     (sent,) = letters_from(columns_of([letter(timestamp=np.array([5]))], PREFIX), PREFIX)
@@ -298,15 +277,6 @@ def test_a_letter_whose_timestamp_brokers_refuse_gets_the_time_of_writing() -> N
     assert found is not None
     assert (found.timestamp, found.why["timestamp"]) == (NO_TIMESTAMP, b"5")
     assert amended(found, error) is None
-
-
-def test_other_rejections_of_a_letter_are_final() -> None:
-    assert amended(WHOLE, BrokerError("no", error="INVALID_RECORD")) is None
-
-
-def test_letters_are_read_back_as_they_were_sent() -> None:
-    letters = [WHOLE, letter(value=pa.array([b"v"]))]
-    assert letters_from(columns_of(letters, PREFIX), PREFIX) == letters
 
 
 @pytest.mark.parametrize("prefix", [PREFIX, "why-", "ü."])

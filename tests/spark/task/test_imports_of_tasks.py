@@ -14,7 +14,6 @@ import pytest
 from spark_kafka_sink.formats.avro.avro_derive import derive
 from spark_kafka_sink.formats.schemas.resolved_schema import ResolvedSchema
 from spark_kafka_sink.formats.schemas.schema_serializer import SchemaSerializer
-from spark_kafka_sink.producer.serializers.serializer_table import SHORT_NAMES
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 
@@ -69,21 +68,6 @@ sks.partition_writer(here)([
 assert "pandas" not in sys.modules, "rows"
 """
 
-SERIALIZERS = """
-import sys
-import pyarrow as pa
-from spark_kafka_sink.options.producer_options import producer_config
-from spark_kafka_sink.producer.serializers.serializer_table import serializers_of
-
-for argument in sys.argv[1:]:
-    name, inner, path = argument.split("=")
-    settings = {"bootstrap.servers": "127.0.0.1:1", "value.serializer": name}
-    serializer = serializers_of(producer_config(settings | ({"default.list.value.serde.inner": inner} if inner else {})))[1]
-    with pa.ipc.open_stream(path) as batches:
-        for batch in batches:
-            assert len(serializer.serialize_column("topic", batch.column(0))) == batch.num_rows
-    assert "pandas" not in sys.modules, name
-"""
 
 AVRO = """
 import pickle
@@ -160,42 +144,3 @@ def test_a_task_a_record_and_rows_import_no_pandas(kafka: Kafka, new_topic: NewT
         tmp_path / "columns", id=pa.array([1, 2, None]), name=pa.array(["a", None, "c"]), gone=pa.array([True, None, False])
     )
     assert output_of(TASKS, kafka.bootstrap_servers, topic, rows, columns) == []
-
-
-_STRUCT = pa.struct(
-    [
-        ("text", pa.string()),
-        ("real", pa.float64()),
-        ("list", pa.list_(pa.string())),
-        ("at", pa.timestamp("us")),
-        ("blob", pa.binary()),
-        ("map", pa.map_(pa.string(), pa.int64())),
-        ("empty", pa.struct([])),
-    ]
-)
-_VALUE = {"text": 'a"', "real": 1.0, "list": ["x", None], "at": 0, "blob": b"ab", "map": [("k", 1)], "empty": {}}
-
-_COLUMNS = {
-    "bytearray": pa.array([b"1", None]),
-    "bytebuffer": pa.array([b"1", None]),
-    "bytes": pa.array([b"1", None]),
-    "boolean": pa.array([True, None]),
-    "double": pa.array([1.5, None]),
-    "float": pa.array([1.5, None], pa.float32()),
-    "integer": pa.array([1, None], pa.int32()),
-    "int": pa.array([1, None], pa.int16()),
-    "list": pa.array([["a", None], None, []]),
-    "long": pa.array([1, None]),
-    "short": pa.array([1, None], pa.int16()),
-    "string": pa.array(["ä", None]),
-    "uuid": pa.array(["123e4567-e89b-12d3-a456-426614174000", None]),
-    "void": pa.nulls(2, pa.string()),
-    "json": pa.array([_VALUE, {**_VALUE, "list": []}, None], _STRUCT),
-}
-
-
-def test_no_serializer_imports_pandas(tmp_path: Path) -> None:
-    columns = [(name, "string" if name == "list" else "", _COLUMNS[name]) for name in sorted(SHORT_NAMES)]
-    columns.append(("list", "long", pa.array([[1, None], None, []], pa.list_(pa.int64()))))
-    given = [f"{name}={inner}={stream(tmp_path / f'{name}{inner}', value=column)}" for name, inner, column in columns]
-    assert output_of(SERIALIZERS, *given) == []

@@ -67,18 +67,6 @@ def test_equal_settings_share_a_producer_over_tasks(cache: ProducerCache, config
     assert len(made) == 1
 
 
-def test_other_settings_get_another_producer(cache: ProducerCache, config: ProducerConfig, made: list[Producer]) -> None:
-    open_and_close(cache, config, replace(config, linger_ms=77))
-    assert len(made) == 2
-
-
-def test_a_closed_producer_is_replaced(cache: ProducerCache, config: ProducerConfig, made: list[Producer]) -> None:
-    open_and_close(cache, config)
-    made[0].close(1)
-    open_and_close(cache, config, config)
-    assert len(made) == 2
-
-
 def test_an_idle_producer_closes_itself_and_is_replaced(
     cache: ProducerCache, config: ProducerConfig, made: list[Producer], monkeypatch: pytest.MonkeyPatch
 ) -> None:

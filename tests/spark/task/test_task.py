@@ -1,35 +1,47 @@
-"""The body that every way of calling shares, without Spark, against real Kafka."""
+"""The body that every way of calling shares, without Spark: at least once, and in a transaction."""
 
 from __future__ import annotations
 
+import signal
 import time
 import weakref
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import Row
 
-from spark_kafka_sink.broker import EmbeddedBroker
-from spark_kafka_sink.errors import DeliveryError, RecordError, RecordTooLargeError
+import spark_kafka_sink as sks
+from spark_kafka_sink.broker import BrokerConfig, ClientMetricsManager, EmbeddedBroker, PushedMetrics
+from spark_kafka_sink.errors import BatchAbortedError, DeliveryError, RecordError, RecordTooLargeError, UsageError
+from spark_kafka_sink.exactly_once import micro_batch
+from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, TaskTransaction
+from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
+from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
 from spark_kafka_sink.options.sink_options import SinkOptions, sink_options
 from spark_kafka_sink.producer.scopes.send_scope import SendScope
+from spark_kafka_sink.producer.transactions import transaction_manager
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.reports.delivery_report import DeliveryReport
 from spark_kafka_sink.spark.driver import partition_writer
 from spark_kafka_sink.spark.driver.partition_writer import batches_of_rows
 from spark_kafka_sink.spark.feed import Feed
+from spark_kafka_sink.spark.messages import share_from_json, share_to_json
 from spark_kafka_sink.spark.schema import SinkSchema
 from spark_kafka_sink.spark.task import task
 from spark_kafka_sink.spark.task.coalescer import CoalescedRecords
 from spark_kafka_sink.spark.task.columns import TopicRecords
 from spark_kafka_sink.spark.task.producer_cache import cache
-from spark_kafka_sink.spark.task.task import SchemaAndBatch, run_task, spark_partition
+from spark_kafka_sink.spark.task.task import SchemaAndBatch, run_task, task_batch
+from tests.exactly_once.opened import client_of, soon
 from tests.kafka.fixtures import NewTopic, embedded_broker_kind, on_real_kafka
 from tests.kafka.kafka import Kafka
+from tests.kafka.witness import read_topic
 from tests.spark.frames import options, read_values
-from tests.waiting import wait_until
+from tests.waiting import until, wait_until
 
 broker_kind = embedded_broker_kind("a second for each; one stays, and the tests of this folder with Spark run on real Kafka")
 
@@ -127,6 +139,7 @@ def test_a_failure_says_what_was_acked_and_that_stays(kafka: Kafka, new_topic: N
     assert read_values(kafka, topic) == list(range(10))
 
 
+@pytest.mark.fault("spark", "a task raises mid-write and is retried")
 def test_a_task_after_a_failed_one_inherits_nothing_of_it(kafka: Kafka, new_topic: NewTopic) -> None:
     topic = new_topic()
     settings = sink_options(options(kafka, topic=topic, kafka__linger__ms="60000"))
@@ -154,10 +167,6 @@ def test_a_bad_header_is_named_as_the_tasks_row(kafka: Kafka, new_topic: NewTopi
     assert caught.value.__notes__[0] == "That is row 13 of the task, counted from 0."
 
 
-def test_outside_of_spark_there_is_no_partition() -> None:
-    assert spark_partition() == -1
-
-
 def test_a_task_reports_topics_of_too_many_partitions_as_sums(
     kafka: Kafka, new_topic: NewTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -172,16 +181,6 @@ def test_a_task_reports_topics_of_too_many_partitions_as_sums(
     }
 
 
-def test_the_tasks_of_a_worker_share_its_rate_limit(kafka: Kafka, new_topic: NewTopic) -> None:
-    topic = new_topic()
-    settings = sink_options(options(kafka, topic=topic, max__records__per__second="50"))
-    begun = time.monotonic()
-    reports = [delivered(batches_of_rows(numbered(first, first + 40), topic), settings) for first in (0, 40, 80)]
-    assert time.monotonic() - begun > 120 / 50 - 1 - 0.01
-    assert all(report.rate_limited_ms > 0 for report in reports[1:])
-    assert read_values(kafka, topic) == list(range(120))
-
-
 def test_all_topics_of_an_arrow_batch_are_asked_for_together() -> None:
     """One after another each topic that the broker creates took a request, and a wait for the next one."""
     topics = [f"new-{number}" for number in range(200)]
@@ -191,3 +190,169 @@ def test_all_topics_of_an_arrow_batch_are_asked_for_together() -> None:
         settings = sink_options({"kafka.bootstrap.servers": broker.bootstrap_servers})
         assert delivered([(SinkSchema(value=0, topic=1), batch)], settings).records == 200
         assert broker.faults.seen(ApiKey.METADATA) - asked < 10
+
+
+def test_a_task_whose_option_is_off_pushes_nothing() -> None:
+    pushes: list[PushedMetrics] = []
+    manager = ClientMetricsManager(pushes.append, metrics=("",), interval_ms=100)
+    with EmbeddedBroker(config=BrokerConfig(client_metrics=manager)) as broker:
+        broker.create_topic("pushed")
+        for name, is_on in (("off", "false"), ("on", "true")):
+            options = {"kafka.client.id": name, "kafka.enable.metrics.push": is_on}
+            options |= {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "pushed"}
+            sks.partition_writer(options)(iter([Row(value="7")]))
+        until(lambda: {push.client_id for push in list(pushes)}, lambda found: "on" in found, "a push")
+    assert {push.client_id for push in pushes} == {"on"}
+
+
+# The body of a task under exactly-once, without Spark
+
+
+@pytest.fixture
+def settings(kafka: Kafka, new_topic: NewTopic) -> SinkOptions:
+    return sink_options(options(kafka, topic=new_topic(), delivery__guarantee="exactly-once"))
+
+
+def write(settings: SinkOptions, rows: list[Row], batch: MicroBatch) -> tuple[DeliveryReport, TaskTransaction]:
+    return written(batches_of_rows(rows, settings.topic), settings, batch)
+
+
+def written(
+    batches: Iterable[SchemaAndBatch], settings: SinkOptions, batch: MicroBatch
+) -> tuple[DeliveryReport, TaskTransaction]:
+    report, share = run_task(batches, settings, Feed(), batch)
+    assert share is not None
+    return report, share
+
+
+def committed(settings: SinkOptions) -> list[int]:
+    assert settings.topic is not None
+    read = read_topic(settings.producer.bootstrap_servers[0], settings.topic, isolation_level="read_committed")
+    return [int(each.value or b"") for each in read]
+
+
+def open_ids(settings: SinkOptions, batch: MicroBatch) -> list[str]:
+    with client_of(settings.producer.bootstrap_servers[0]) as client:
+        handles = TransactionClient(client).open_handles(TransactionalIds("spark-kafka-sink", batch.query_id), soon())
+    return [each.transactional_id for each in handles]
+
+
+def end(settings: SinkOptions, share: TaskTransaction, commit: bool) -> None:
+    assert share.transaction is not None
+    with client_of(settings.producer.bootstrap_servers[0]) as client:
+        (ended,) = TransactionClient(client).end([share.transaction.handle], commit, soon()).values()
+    assert ended.error == ""
+
+
+@on_real_kafka
+def test_a_tasks_rows_are_acked_and_invisible_until_somebody_else_commits_them(settings: SinkOptions) -> None:
+    batch = MicroBatch.of_new_job()
+    report, share = write(settings, numbered(0, 95), batch)
+    assert (report.records, share.batch) == (95, batch)
+    assert share.transaction is not None
+    handle = share.transaction.handle
+    assert (handle.records, handle.partitions) == (95, ((settings.topic, "0"),))
+    assert open_ids(settings, batch) == [handle.transactional_id]
+    assert committed(settings) == []
+    end(settings, share_from_json(share_to_json(share), batch), True)
+    assert open_ids(settings, batch) == []
+
+
+def test_a_task_whose_worker_ends_with_its_jvm_aborts_its_transaction(settings: SinkOptions) -> None:
+    """PySpark's daemon sends SIGHUP to its workers."""
+    batch = MicroBatch.of_new_job()
+
+    def batches() -> Iterator[SchemaAndBatch]:
+        for number, each in enumerate(batches_of_rows(numbered(0, 10_000), settings.topic)):
+            if number == 900:
+                until(lambda: open_ids(settings, batch), len, "an open transaction")
+                signal.raise_signal(signal.SIGHUP)
+            yield each
+
+    settings = replace(settings, producer=replace(settings.producer, linger_ms=0, batch_size=1000))
+    before = signal.getsignal(signal.SIGHUP)
+    with pytest.raises(SystemExit):
+        run_task(batches(), settings, Feed(), batch)
+    assert open_ids(settings, batch) == []
+    assert signal.getsignal(signal.SIGHUP) is before
+
+
+def test_a_task_without_rows_has_no_transaction_but_says_so(settings: SinkOptions) -> None:
+    batch = MicroBatch.of_new_job()
+    report, share = write(settings, [], batch)
+    assert (report.records, share) == (0, TaskTransaction(batch, None))
+    assert share_from_json(share_to_json(share), batch) == share
+
+
+@pytest.mark.fault("spark", "a task raises mid-write and is retried")
+def test_a_task_that_fails_leaves_nothing_open_and_the_next_is_not_harmed(settings: SinkOptions) -> None:
+    batch = MicroBatch.of_new_job()
+    with pytest.raises(RecordError, match="column partition: -1 is negative") as caught:
+        write(settings, [*numbered(0, 20), Row(value="bad", partition=-1)], batch)
+    note, _ = caught.value.__notes__
+    assert note == "The task's transaction is aborted: consumers that read committed see none of its rows."
+    assert open_ids(settings, batch) == []
+    _, share = write(settings, numbered(100, 105), batch)
+    end(settings, share, True)
+
+
+def test_a_task_of_a_job_that_has_taken_too_long_already_fails_before_it_writes(
+    settings: SinkOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch = MicroBatch.of_new_job()
+    _, share = write(settings, numbered(0, 5), batch)
+    later = time.monotonic() + settings.producer.transaction_timeout_ms / 1000 + 61
+    monkeypatch.setattr(micro_batch, "time", SimpleNamespace(monotonic=lambda: later))
+    rows = iter(numbered(5, 10))
+    with pytest.raises(BatchAbortedError, match=rf"{batch}: .*kafka\.transaction\.timeout\.ms"):
+        written(batches_of_rows(rows, settings.topic), settings, batch)
+    assert len(list(rows)) == 5
+    end(settings, share, False)
+    assert open_ids(settings, batch) == []
+
+
+def test_a_job_is_as_old_as_its_first_row_that_went_to_a_broker(settings: SinkOptions, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that are held until there are enough for an append have begun no transaction yet, however slowly others come."""
+    behind_s = [settings.producer.transaction_timeout_ms / 1000 + 61]
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() - behind_s[0])
+    monkeypatch.setattr(micro_batch, "time", clock)
+    monkeypatch.setattr(transaction_manager, "time", clock)
+    settings = replace(settings, producer=replace(settings.producer, linger_ms=60_000))
+    _, other = write(settings, numbered(0, 5), MicroBatch.of_new_job())  # the producer knows the topic now
+    batch = MicroBatch.of_new_job()
+
+    def rows() -> Iterator[Row]:
+        yield from numbered(5, 25)
+        behind_s[0] = 0
+        yield from numbered(25, 30)
+
+    shares = [
+        other,
+        written(batches_of_rows(rows(), settings.topic), settings, batch)[1],
+        write(settings, numbered(30, 35), batch)[1],
+    ]
+    for share in shares:
+        end(settings, share, True)
+
+
+def test_a_task_that_runs_while_its_job_takes_too_long_fails_and_leaves_nothing_open(
+    settings: SinkOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch = MicroBatch.of_new_job()
+    _, share = write(settings, numbered(0, 5), batch)
+
+    def rows() -> Iterator[Row]:
+        yield from numbered(5, 15)
+        later = time.monotonic() + settings.producer.transaction_timeout_ms / 1000 + 61
+        monkeypatch.setattr(micro_batch, "time", SimpleNamespace(monotonic=lambda: later))
+        yield from numbered(15, 10_000)
+
+    with pytest.raises(BatchAbortedError):
+        written(batches_of_rows(rows(), settings.topic), settings, batch)
+    end(settings, share, False)
+    assert open_ids(settings, batch) == []
+
+
+def test_a_task_that_spark_tells_nothing_of_its_batch_writes_nothing() -> None:
+    with pytest.raises(UsageError, match="this Spark task has no query id and batch id"):
+        task_batch()

@@ -1,21 +1,22 @@
-"""df.write.format("kafka_sink") against real Kafka, read back by another client."""
+"""df.write, df.writeStream and foreachBatch against real Kafka, read back by another client."""
 
 from __future__ import annotations
 
-import threading
+from collections import Counter
+from pathlib import Path
+from typing import Any
 
 import pytest
-from pyspark.errors import PySparkException
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 import spark_kafka_sink as sks
-from spark_kafka_sink.errors import MetadataTimeoutError
+from spark_kafka_sink.errors import MetadataTimeoutError, SchemaError
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.ports import free_ports
-from tests.kafka.witness import read_topic
 from tests.spark.conftest import FINDS_SOURCES_ITSELF
-from tests.spark.frames import expected, numbers, options, read_records, read_values, records, save
+from tests.spark.frames import expected, numbers, options, parquet_stream, read_records, read_values, records, run, save
 
 pytestmark = pytest.mark.spark
 
@@ -91,25 +92,6 @@ def test_another_session_writes_without_registering_from_spark_4_1_on(
     assert read_values(kafka, topic) == list(range(10))
 
 
-@pytest.mark.whole("a session of another thread is found like one of another session, which stays")
-@pytest.mark.smoke
-def test_another_thread_writes_and_counts_once_it_has_registered(
-    spark: SparkSession, kafka: Kafka, new_topic: NewTopic, metrics: sks.DeliveryMetrics
-) -> None:
-    topic = new_topic()
-
-    def write() -> None:
-        sks.register(spark)
-        save(numbers(spark, 10), options(kafka, topic=topic))
-
-    thread = threading.Thread(target=write)
-    thread.start()
-    thread.join()
-    assert read_values(kafka, topic) == list(range(10))
-    assert metrics.committed is not None
-    assert metrics.committed.records == 10
-
-
 def test_reading_is_refused(spark: SparkSession) -> None:
     with pytest.raises(PySparkException, match=r"\[USAGE\] kafka_sink only writes"):
         spark.read.format("kafka_sink").load()
@@ -144,15 +126,6 @@ def test_unreachable_brokers_are_named_before_any_task_starts(spark: SparkSessio
     assert found.facts["broker"] == address
 
 
-@pytest.mark.whole("a job; test_options.py has the option, tests/producer/test_interceptors.py what they do")
-def test_interceptors_are_named_in_an_option(spark: SparkSession, kafka: Kafka, new_topic: NewTopic) -> None:
-    topic = new_topic(2)
-    marking = "tests.producer.recording_interceptors.Marking"
-    save(numbers(spark, 100), options(kafka, topic=topic, kafka__interceptor__classes=f"{marking}, {marking}"))
-    values = {record.value for record in read_topic(kafka.bootstrap_servers, topic)}
-    assert values == {b"marked marked %d" % n for n in range(100)}
-
-
 def test_a_column_in_another_case_is_written_and_one_that_python_cannot_read_is_named(
     spark: SparkSession, kafka: Kafka, new_topic: NewTopic
 ) -> None:
@@ -163,3 +136,60 @@ def test_a_column_in_another_case_is_written_and_one_that_python_cannot_read_is_
         df.write.format("kafka_sink").options(**write).mode("append").save()
     df.select("Key", "VALUE").write.format("kafka_sink").options(**write).mode("append").save()
     assert sorted(int(record[1]) for record in read_records(kafka, topic)) == list(range(10))
+
+
+# df.writeStream with format("kafka_sink") and with foreachBatch, against real Kafka
+
+
+def words(records_read: list[Any]) -> list[str]:
+    return [record.value.decode() for record in records_read]
+
+
+@pytest.mark.smoke
+def test_a_stream_reaches_kafka_as_it_was(
+    spark: SparkSession, kafka: Kafka, new_topic: NewTopic, metrics: sks.DeliveryMetrics, tmp_path: Path
+) -> None:
+    topic = new_topic(3)
+    df = parquet_stream(spark, records(spark, 300, 3), tmp_path)
+    run(df.writeStream.format("kafka_sink").queryName("named").options(**options(kafka, topic=topic)), tmp_path)
+    assert read_records(kafka, topic) == expected(300, 3)
+    assert metrics.live is not None
+    assert metrics.live.records == 300
+    assert metrics.committed == metrics.live
+
+
+def test_update_mode_without_foreach_batch_is_refused_by_spark_in_words_that_explain_knows(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    counts = parquet_stream(spark, numbers(spark, 10), tmp_path).groupBy("key").count().selectExpr("key AS value")
+    nowhere = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t"}
+    with pytest.raises(StreamingQueryException) as caught:
+        run(counts.writeStream.outputMode("update").format("kafka_sink").options(**nowhere), tmp_path)
+    assert "df.writeStream.outputMode('update').foreachBatch(foreach_batch(options))" in str(sks.explain(caught.value))
+
+
+def test_foreach_batch_keeps_the_reports_of_the_last_batch(spark: SparkSession, kafka: Kafka, new_topic: NewTopic) -> None:
+    topic = new_topic()
+    write = sks.foreach_batch(options(kafka, topic=topic))
+    write(numbers(spark, 7), 0)
+    write(numbers(spark, 100, tasks=3), 1)
+    assert [(one.spark_partition, one.report.records) for one in write.reports] == [(0, 33), (1, 33), (2, 34)]
+
+
+def test_foreach_batch_checks_options_at_once_and_columns_with_the_first_batch(spark: SparkSession, kafka: Kafka) -> None:
+    with pytest.raises(sks.KafkaSinkError, match="unknown option topics; did you mean topic"):
+        sks.foreach_batch(options(kafka, topics="t"))
+    with pytest.raises(SchemaError, match=r"column value: is int"):
+        sks.foreach_batch(options(kafka, topic="t"))(numbers(spark, 1, 1).selectExpr("int(key) AS value"), 0)
+
+
+@pytest.mark.smoke
+def test_a_restarted_query_goes_on_where_it_was(spark: SparkSession, kafka: Kafka, new_topic: NewTopic, tmp_path: Path) -> None:
+    topic = new_topic()
+    df = parquet_stream(spark, numbers(spark, 10), tmp_path)
+    for start in (10, 20):
+        run(df.writeStream.format("kafka_sink").options(**options(kafka, topic=topic)), tmp_path)
+        spark.range(start, start + 10, 1, 1).selectExpr("string(id) key", "string(id) value").write.mode("append").parquet(
+            str(tmp_path / "input")
+        )
+    assert Counter(read_values(kafka, topic)) == Counter(range(20))
