@@ -78,7 +78,8 @@ def test_an_interrupt_anywhere_leaves_a_producer_that_is_usable_or_failed(
             scope.flush()
             send(producer)
             producer.flush()
-            if call == "commit":
+        if call == "commit":  # one that was broken off before it flushed is to be repeated first
+            with suppress(KafkaSinkError):
                 producer.commit()
         if producer.failed is None and call != "close":  # a commit that was broken off goes on in the sender thread
             wait_until(lambda: all(each.done() for each in sent), interrupt.where)

@@ -82,7 +82,7 @@ def attempts_share_ids(original: Method) -> Method:
 
 def nothing_is_swept(original: Method) -> Method:
     """What killed tasks have left behind stays open."""
-    return lambda self, handles: True
+    return lambda self, handles: frozenset()
 
 
 def nothing_is_flushed(original: Method) -> Method:
