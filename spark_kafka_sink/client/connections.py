@@ -21,7 +21,7 @@ from spark_kafka_sink.client.connection_states import ClusterConnectionStates, C
 from spark_kafka_sink.client.in_flight import ClientResponse, InFlightRequest, InFlightRequests
 from spark_kafka_sink.client.protocol_probe import PROBE_MS, ProbeChannel, Question, question_after
 from spark_kafka_sink.client.sasl_login import BrokerAddress, LoginRequest
-from spark_kafka_sink.client.sasl_renewal import ConnectionEnd, Logins, final_error, open_mechanism_of
+from spark_kafka_sink.client.sasl_sessions import ConnectionEnd, SaslSessions, final_error, open_mechanism_of
 from spark_kafka_sink.errors import (
     AuthenticationError,
     BrokerError,
@@ -128,14 +128,14 @@ class Connections:
         self.in_flight = InFlightRequests(config.max_in_flight)
         idle_ms = config.connections_max_idle_ms
         self._selector = Selector(max_frame_size=USUAL_RESPONSE_BYTES, max_idle_ms=idle_ms, clock=clock)
-        self._logins: Logins | None = None  # without SASL
+        self._sasl: SaslSessions | None = None  # without SASL
         if config.security.uses_sasl:
             try:
                 mechanism = (open_mechanism or open_mechanism_of)(config.security, self._selector.wakeup)
             except BaseException:  # of an option that only the mechanism can check
                 self._selector.close()
                 raise
-            self._logins = Logins(config, mechanism, self.states, self.in_flight, self._send_login, self._rng)
+            self._sasl = SaslSessions(config, mechanism, self.states, self.in_flight, self._send_login, self._rng)
         self.versions: dict[int, NodeApiVersions] = {}  # of each node that can_send
         self.features = FinalizedFeatures()
         self.cluster_id: str | None = None  # in the last metadata
@@ -151,8 +151,8 @@ class Connections:
     def close(self) -> None:
         """Closes every connection and forgets what was in flight."""
         self._selector.close()
-        if self._logins is not None:
-            self._logins.close()
+        if self._sasl is not None:
+            self._sasl.close()
         for node_id in self.failures.brokers:
             self.in_flight.clear(node_id)
 
@@ -249,13 +249,13 @@ class Connections:
                 deadline_ms=now_ms + timeout_ms,
             )
         )
-        if self._logins is not None and (session := self._logins.sessions.get(node_id)) is not None:
+        if self._sasl is not None and (session := self._sasl.sessions.get(node_id)) is not None:
             session.is_used = True
 
     def poll(self, timeout_ms: int, now_ms: int) -> tuple[PollEvents, int]:
         """Sends and receives, waiting at most `timeout_ms`. Returns the events and the time at which they were seen."""
         due_ms = min(now_ms + timeout_ms, self.states.due_ms, self.in_flight.due_ms)
-        if self._logins is not None and (login_ms := self._logins.next_due_ms(now_ms)) is not None:
+        if self._sasl is not None and (login_ms := self._sasl.next_due_ms(now_ms)) is not None:
             due_ms = min(due_ms, login_ms)
         result = self._selector.poll(max(0, due_ms - now_ms))
         now_ms = self._clock()
@@ -274,8 +274,8 @@ class Connections:
             self.states.checking_api_versions(node_id)
             self._ask_versions(node_id, self._first_version(node_id), now_ms)
         self._handle_timeouts(now_ms, events)
-        if self._logins is not None:
-            for end in self._logins.tend(now_ms):
+        if self._sasl is not None:
+            for end in self._sasl.tend(now_ms):
                 self._end(end, now_ms, events)
         return events, now_ms
 
@@ -321,8 +321,8 @@ class Connections:
     def _drop(self, node_id: int, error: PeerError, now_ms: int, events: PollEvents) -> None:
         self._selector.close_connection(node_id)
         self._probed.pop(node_id, None)
-        if self._logins is not None:
-            self._logins.forget(node_id)
+        if self._sasl is not None:
+            self._sasl.forget(node_id)
         failed = (request for request in self.in_flight.clear(node_id) if request.tag is not _NEGOTIATION)
         events.responses.extend(request.response(None, error, now_ms) for request in failed)
 
@@ -352,7 +352,7 @@ class Connections:
             self._disconnect(request.node_id, DisconnectedError(text, timed_out=True), now_ms, events)
 
     def _late(self, node_id: int) -> str:
-        late_login = None if self._logins is None else self._logins.why_late(node_id)
+        late_login = None if self._sasl is None else self._sasl.why_late(node_id)
         waited = f"{self.states.setup_timeout_ms(node_id):,} ms (socket.connection.setup.timeout.ms)"
         return late_login or f"could not connect to {self.label(node_id)} within {waited}"
 
@@ -400,10 +400,10 @@ class Connections:
                 self._unchecked.add(request.node_id)
             versions = self.versions[request.node_id] = node_api_versions(label, body)
             self.features.update(body, request.node_id)
-            if self._logins is None:
+            if self._sasl is None:
                 self._ready(request.node_id, now_ms, events)
             else:
-                end = self._logins.begin(request.node_id, self.failures.brokers[request.node_id], versions, now_ms)
+                end = self._sasl.begin(request.node_id, self.failures.brokers[request.node_id], versions, now_ms)
                 self._end(end, now_ms, events)
 
     def _is_another(self, node_id: int, reason: str, now_ms: int, events: PollEvents) -> None:
@@ -430,10 +430,10 @@ class Connections:
         return True
 
     def _login_answered(self, node_id: int, body: Message, now_ms: int, events: PollEvents) -> None:
-        assert self._logins is not None
-        end = self._logins.answered(node_id, body, now_ms)
+        assert self._sasl is not None
+        end = self._sasl.answered(node_id, body, now_ms)
         self._end(end, now_ms, events)
-        if end is None and not self._logins.is_under_way(node_id):
+        if end is None and not self._sasl.is_under_way(node_id):
             self._ready(node_id, now_ms, events)
 
     def _end(self, end: ConnectionEnd | None, now_ms: int, events: PollEvents) -> None:

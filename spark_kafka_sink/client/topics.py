@@ -217,6 +217,20 @@ def all_time_limits(client: ClusterClient, topics: Iterable[str], deadline: floa
             yield result.resource_name, time_limits({each.name: each.value or "" for each in result.configs})
 
 
+def ask_for_configs(
+    client: ClusterClient, kind: int, name: str, deadline: float, *, only: Sequence[str] | None = None
+) -> DescribeConfigsResult:
+    """Asks a broker once for configs, with the arguments of `configs_of`. Returns its result with any error code."""
+    return only_one(_ask_once(client, kind, [name], deadline, None, only), DESCRIBE_CONFIGS.key, "resource")
+
+
+def _ask_once(
+    client: ClusterClient, kind: int, names: Sequence[str], deadline: float, node_id: int | None, only: Sequence[str] | None
+) -> Sequence[DescribeConfigsResult]:
+    request = DescribeConfigsRequest([DescribeConfigsResource(kind, name, only) for name in names])
+    return client.ask(node_id, DESCRIBE_CONFIGS, request, deadline).results
+
+
 def _configs(
     client: ClusterClient, kind: int, names: Iterable[str], deadline: float, node_id: int | None, only: Sequence[str] | None
 ) -> Iterator[DescribeConfigsResult]:
@@ -224,9 +238,8 @@ def _configs(
     waiter, left = ResponseWaiter(deadline, _BACKOFF), list(names)
     while left:
         asked, left = left[:_AT_ONCE], left[_AT_ONCE:]
-        request = DescribeConfigsRequest([DescribeConfigsResource(kind, name, only) for name in asked])
         late = set[str]()
-        for result in client.ask(node_id, DESCRIBE_CONFIGS, request, deadline).results:
+        for result in _ask_once(client, kind, asked, deadline, node_id, only):
             if (facts := error_facts(result.error_code)).retriable:
                 late.add(result.resource_name)
                 waiter.note(f"DescribeConfigs of {_resource(kind, result.resource_name)}", facts.name)
@@ -259,12 +272,3 @@ def time_limits_text(limits: Mapping[str, int]) -> str:
         ms = limits[RETENTION]
         deletes = f"delete rows soon whose timestamp is older than {RETENTION}={ms:,} ({ms / 86_400_000:,.3g} days)"
     return f"brokers {' and '.join(filter(None, (deletes, rejects)))}"
-
-
-def ask_for_configs(
-    client: ClusterClient, kind: int, name: str, deadline: float, *, node_id: int | None = None, only: Sequence[str] | None = None
-) -> DescribeConfigsResult:
-    """Asks a broker once for configs, with the arguments of `configs_of`. Returns its result with any error code."""
-    resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=only)
-    answer = client.ask(node_id, DESCRIBE_CONFIGS, DescribeConfigsRequest(resources=[resource]), deadline)
-    return only_one(answer.results, DESCRIBE_CONFIGS.key, "resource")

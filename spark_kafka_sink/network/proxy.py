@@ -85,7 +85,7 @@ class Proxy:
             # Without the zone of an IPv6 address, which means nothing to another machine and may hold any text, even line ends.
             return _Target(ipaddress.ip_address(ipaddress.ip_address(host).packed), port)
         except ValueError:
-            pass
+            pass  # a host name
         if self.scheme != "socks5":
             return _Target(_name(host), port)
         # Each address is tried once before the name is resolved again, as without a proxy (client.dns.lookup=use_all_dns_ips).

@@ -212,69 +212,80 @@ class Selector:
         It receives at most one frame per connection, so that no peer starves the others and a muted one stays quiet.
         """
         result = PollResult()
-        begun_ns = time.monotonic_ns()
+        begun_ns, waited_ns = time.monotonic_ns(), 0
+        now_ms = self._clock()
         # Frames added since the last poll are written without asking the system first. Usually this works, and a request then
         # costs one system call instead of four.
         new, self._to_write = self._to_write, []
         for channel in new:
-            self._guarded(self._write, channel, result)
+            self._serve(channel, 0, now_ms, result, writes=True)
         buffered = list(self._buffered.values())
-        at_once = bool(result.sent or result.disconnected or buffered)
-        waited_ns = self._wait_and_serve(0 if at_once else timeout_ms, buffered, result)
-        self.counts.polls += 1
-        self.counts.waited_ns += waited_ns
-        self.counts.busy_ns += time.monotonic_ns() - begun_ns - waited_ns
-        return result
-
-    def _wait_and_serve(self, timeout_ms: int, buffered: list[KafkaChannel], result: PollResult) -> int:
-        """Waits for events and serves them. Returns the time spent waiting, in ns.
-
-        Waits again as long as the only event is that more bytes of a frame can be sent: the caller's round around each poll
-        costs more than such a step, of which a request of 4 MiB has two or three.
-        """
-        waited_ns = 0
-        now_ms = self._clock()
-        until_ms = now_ms + timeout_ms
+        until_ms = now_ms if result.sent or result.disconnected or buffered else now_ms + timeout_ms
         while True:
             waiting_ns = time.monotonic_ns()
             keys = self._selector.select(max(0, min(until_ms, self._idle_due_ms) - now_ms) / 1000)
             waited_ns += time.monotonic_ns() - waiting_ns
             now_ms = self._clock()
-            ready = {}
-            only_writes = bool(keys)
-            for key, events in keys:
-                channel = key.data
-                if channel is None:
-                    self._wakeup.drain()
-                    only_writes = False
-                else:
-                    ready[channel.connection_id] = (channel, events)
-                    only_writes = only_writes and events == EVENT_WRITE and channel.is_only_writing
-            for channel in buffered:
-                _, events = ready.get(channel.connection_id, (channel, 0))
-                ready[channel.connection_id] = (channel, events | channel.channel.read_needs)
+            ready, only_writes = self._ready(keys, buffered)
             unsent = _unsent(ready.values()) if only_writes else 0
             for channel, events in ready.values():
                 self._serve(channel, events, now_ms, result)
             if now_ms >= self._idle_due_ms:
                 self._close_idle(now_ms, result)
+            # It waits again as long as the only event is that more bytes of a frame can be sent: the caller's round around each
+            # poll costs more than such a step, of which a request of 4 MiB has two or three.
             if not only_writes or until_ms <= now_ms or result.sent or result.received or result.disconnected:
-                return waited_ns
+                break
             if _unsent(ready.values()) == unsent:  # a channel that takes nothing, though the system says that it can
-                return waited_ns
+                break
+        self.counts.polls += 1
+        self.counts.waited_ns += waited_ns
+        self.counts.busy_ns += time.monotonic_ns() - begun_ns - waited_ns
+        return result
 
-    def _serve(self, channel: KafkaChannel, events: int, now_ms: int, result: PollResult) -> None:
-        channel.last_active_ms = now_ms
-        if channel.state is not ChannelState.READY:
-            self._guarded(self._prepare, channel, result)
+    def _ready(
+        self, keys: Sequence[tuple[selectors.SelectorKey, int]], buffered: Iterable[KafkaChannel]
+    ) -> tuple[dict[int, tuple[KafkaChannel, int]], bool]:
+        """Returns the channels with events, and whether all that can be done is to send more bytes of frames."""
+        ready = {}
+        only_writes = bool(keys)
+        for key, events in keys:
+            channel = key.data
+            if channel is None:
+                self._wakeup.drain()
+                only_writes = False
+            else:
+                ready[channel.connection_id] = (channel, events)
+                only_writes = only_writes and events == EVENT_WRITE and channel.is_only_writing
+        for channel in buffered:
+            _, events = ready.get(channel.connection_id, (channel, 0))
+            ready[channel.connection_id] = (channel, events | channel.channel.read_needs)
+        return ready, only_writes
+
+    def _serve(self, channel: KafkaChannel, events: int, now_ms: int, result: PollResult, *, writes: bool = False) -> None:
+        """Does what the events allow. `writes`: sends, too. A connection that fails is closed and reported."""
+        if self._channels.get(channel.connection_id) is not channel:
             return
-        # Read before write: bytes that a peer sent before it closed the connection can still be read, and a write that needs a
-        # read (TLS) can continue afterwards.
+        channel.last_active_ms = now_ms
         io = channel.channel
-        if events & io.read_needs:
-            self._guarded(self._read, channel, result)
-        if events & io.write_needs:
-            self._guarded(self._write, channel, result)
+        try:
+            if channel.state is not ChannelState.READY:
+                self._prepare(channel, result)
+            else:
+                # Read before write: bytes that a peer sent before it closed the connection can still be read, and a write that
+                # needs a read (TLS) can continue afterwards.
+                if events & io.read_needs:
+                    self._read(channel, result)
+                if (writes or events & io.write_needs) and channel.write(self.counts):
+                    result.sent.append(channel.connection_id)
+        except PeerError as error:
+            self._fail(channel, error, result)
+        except EOFError:
+            self._fail(channel, _lost(channel, channel.cut_off()), result)
+        except OSError as error:
+            self._fail(channel, _lost(channel, error.strerror or str(error)), result)
+        else:
+            self._watch(channel)
 
     def _prepare(self, channel: KafkaChannel, result: PollResult) -> None:
         if channel.prepare():
@@ -290,25 +301,6 @@ class Selector:
         if frame is not None:
             result.received.append((channel.connection_id, frame))
         self._note_buffered(channel)
-
-    def _write(self, channel: KafkaChannel, result: PollResult) -> None:
-        if channel.write(self.counts):
-            result.sent.append(channel.connection_id)
-
-    def _guarded(self, step: Callable[[KafkaChannel, PollResult], None], channel: KafkaChannel, result: PollResult) -> None:
-        """Performs a step of a connection. If it fails, the connection is closed and reported."""
-        if self._channels.get(channel.connection_id) is not channel:
-            return
-        try:
-            step(channel, result)
-        except PeerError as error:
-            self._fail(channel, error, result)
-        except EOFError:
-            self._fail(channel, _lost(channel, channel.cut_off()), result)
-        except OSError as error:
-            self._fail(channel, _lost(channel, error.strerror or str(error)), result)
-        else:
-            self._watch(channel)
 
     def _fail(self, channel: KafkaChannel, error: PeerError, result: PollResult, *, idle: bool = False) -> None:
         self.close_connection(channel.connection_id)

@@ -112,7 +112,7 @@ class TlsChannel:
             raw.send(self._socket, _UNEXPECTED_MESSAGE)
             raw.recv(self._socket, 65_536)  # closing with unread bytes would reset the connection
         except OSError:
-            pass
+            pass  # the stranger has gone: the failure of its handshake is reported anyway
 
     def _certificate(self) -> CertificateInfo | None:
         """Returns the far end's certificate, accepted or not. Only for error messages."""

@@ -15,9 +15,8 @@ from spark_kafka_sink.client.cluster import Cluster
 from spark_kafka_sink.errors import KafkaSinkError, UsageError
 from spark_kafka_sink.network.selector import monotonic_ms
 from spark_kafka_sink.options.producer_options import ProducerConfig
-from spark_kafka_sink.producer.accumulator.append import Append
 from spark_kafka_sink.producer.accumulator.append_plan import Sizes
-from spark_kafka_sink.producer.accumulator.appender import MAX_BYTES, ROWS_PER_PARTITION, Appender, parts
+from spark_kafka_sink.producer.accumulator.appender import MAX_BYTES, ROWS_PER_PARTITION, Append, Appender
 from spark_kafka_sink.producer.base.bad_rows import (
     BadRow,
     BadRows,
@@ -29,7 +28,6 @@ from spark_kafka_sink.producer.base.bad_rows import (
 )
 from spark_kafka_sink.producer.base.column_checks import check_columns, check_shapes, check_topic
 from spark_kafka_sink.producer.base.lifecycle import NO_WAIT, Lifecycle, in_callback
-from spark_kafka_sink.producer.base.rate_limit import RateLimit
 from spark_kafka_sink.producer.interceptors import ColumnsInterception, ProducerInterceptors
 from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
 from spark_kafka_sink.producer.partitioners.partitioner import ClosablePartitioner, Partitions
@@ -75,12 +73,10 @@ class ColumnAppender:
         appender: Appender,
         metrics: SenderMetrics,
         retention: Retention,
-        rate_limit: RateLimit | None,
     ) -> None:
         self._max_block_s = config.max_block_ms / 1000
         self._timestamp_unit = config.timestamp_unit
         self._retention = retention
-        self._rate_limit = rate_limit
         self._lifecycle = lifecycle
         self._interceptors, self._serialization, self._partitioner = user_classes
         self._metadata = metadata
@@ -108,7 +104,9 @@ class ColumnAppender:
                 check_shapes(topic, rows.columns)
             self._lifecycle.check_usable()
             try:
-                self._append(rows._replace(columns=self._serialization.columns(topic, rows.columns)))
+                serialized = rows._replace(columns=self._serialization.columns(topic, rows.columns))
+                if serialized.columns.num_records:
+                    self._appender.append(*self._placed(serialized))
                 return
             except KafkaSinkError as error:
                 if on_bad_rows is None or not concerns_one_row(error):
@@ -153,7 +151,9 @@ class ColumnAppender:
             deadline = NO_WAIT if in_callback() else None
             for part in _joined(good):
                 numbers = None if rows.row_numbers is None else partial(_numbers_at, rows.row_numbers, part.positions)
-                self._buffer(rows._replace(columns=part.columns, deadline=deadline, row_numbers=numbers), *part[1:4])
+                good_rows = rows._replace(columns=part.columns, deadline=deadline, row_numbers=numbers)
+                self._count_old(good_rows)
+                self._appender.append(good_rows, *part[1:4])
                 buffered += part.columns.num_records
         except KafkaSinkError as error:
             if buffered:
@@ -193,15 +193,15 @@ class ColumnAppender:
 
     def append_serialized(self, rows: Append) -> None:
         """Appends rows that are already intercepted and serialized. The caller counts failures."""
-        try:
-            self._append(rows)
-        except UsageError as error:
-            self._lifecycle.raise_true_cause(error)
+        if rows.columns.num_records:
+            try:
+                self._appender.append(*self._placed(rows))
+            except UsageError as error:
+                self._lifecycle.raise_true_cause(error)
 
-    def _append(self, rows: Append) -> None:
+    def _placed(self, rows: Append) -> tuple[Append, Sizes, Partitions, int]:
+        """Returns checked rows, at least one, with their sizes and partitions, and the number of the topic's partitions."""
         topic, columns = rows.topic, rows.columns
-        if columns.num_records == 0:
-            return
         if rows.deadline is None and in_callback():
             rows = rows._replace(deadline=NO_WAIT)
         check_columns(topic, columns, checks_unit=self._timestamp_unit is None)
@@ -210,7 +210,8 @@ class ColumnAppender:
         partitions = self._partitioner.partition(topic, columns, sizes, cluster)
         if rows.on_partitioned is not None:
             rows.on_partitioned(partitions)
-        self._buffer(rows, sizes, partitions, count)
+        self._count_old(rows)
+        return rows, sizes, partitions, count
 
     def _cluster(self, topic: str, columns: RecordColumns, deadline: float | None) -> tuple[Cluster, int]:
         """Returns the cluster once it has the topic and the highest partition, and the number of the topic's partitions."""
@@ -222,32 +223,10 @@ class ColumnAppender:
         self._rows_per_append[topic] = ROWS_PER_PARTITION * count
         return cluster, count
 
-    def _buffer(self, rows: Append, sizes: Sizes, partitions: Partitions, count: int) -> None:
-        """Puts rows into batches: with a rate limit in slices, each when the limit lets it pass.
-
-        Between slices it holds nothing that others wait for.
-        """
-        if rows.columns.timestamp is not None:
-            old = self._retention.count(rows.topic, rows.columns.timestamp)
-            if old:
-                rows.tally.older_than_retention(old)
-        limit, check = self._rate_limit, rows.check_wait
-        if limit is None or check is None:
-            self._appender.append(rows, sizes, partitions, count)
-            return
-        done = 0
-        try:
-            for start, stop in parts(sizes, limit.max_records, limit.max_bytes):
-                size = int(sizes[start:stop].sum())
-                if rows.deadline == NO_WAIT:
-                    limit.take(stop - start, size)  # later appends wait for it
-                else:
-                    rows.tally.rate_limited(limit.wait(rows.topic, stop - start, size, check))
-                self._appender.append(rows.part(start, stop), sizes[start:stop], partitions[start:stop], count)
-                done = stop
-        except KafkaSinkError as error:
-            error.facts["buffered"] = done + error.facts.get("buffered", 0)
-            raise
+    def _count_old(self, rows: Append) -> None:
+        """Counts rows that brokers delete soon."""
+        if rows.columns.timestamp is not None and (old := self._retention.count(rows.topic, rows.columns.timestamp)):
+            rows.tally.older_than_retention(old)
 
     def request_topics(self, topics: Iterable[str]) -> None:
         """Requests metadata of topics together, without waiting for it; see SendScope.request_topics."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import logging
 import time
 import uuid
@@ -11,7 +10,6 @@ from functools import partial
 from threading import TIMEOUT_MAX
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
-from weakref import WeakSet
 
 from spark_kafka_sink.client.network_client import NetworkClient
 from spark_kafka_sink.counts import counted
@@ -21,7 +19,7 @@ from spark_kafka_sink.options.security_config import security_warnings
 from spark_kafka_sink.producer.accumulator.appender import Appender
 from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
-from spark_kafka_sink.producer.base.lifecycle import NO_WAIT, Lifecycle, in_callback, process
+from spark_kafka_sink.producer.base.lifecycle import NO_WAIT, Lifecycle, close_at_exit, in_callback, process
 from spark_kafka_sink.producer.base.producer_record import OnDelivery, PartitionInfo
 from spark_kafka_sink.producer.base.rate_limit import RateLimit
 from spark_kafka_sink.producer.column_appender import ColumnAppender, UserClasses
@@ -38,15 +36,7 @@ from spark_kafka_sink.producer.sender.produce_requests import ProduceRequests
 from spark_kafka_sink.producer.sender.sender import Sender
 from spark_kafka_sink.producer.serializers.serialization import Serialization
 from spark_kafka_sink.producer.serializers.serializer_table import serializers_of
-from spark_kafka_sink.producer.single_records.record_appender import (
-    AnyHeaders,
-    RecordAppender,
-    Send,
-    in_transaction,
-    intercepted,
-    with_both_prepared,
-    with_deadline,
-)
+from spark_kafka_sink.producer.single_records.record_appender import AnyHeaders, RecordAppender, wrapped
 from spark_kafka_sink.producer.single_records.record_buffer import RecordBuffer
 from spark_kafka_sink.producer.single_records.record_future import RecordFuture
 from spark_kafka_sink.records.columns import NO_PARTITION
@@ -63,8 +53,6 @@ logger = logging.getLogger(__name__)
 CHUNK_SIZE = 16 * 1024
 # Closing sockets and notifying waiting threads needs no network.
 ABORT_TIMEOUT_S = 10.0
-# At interpreter exit: long enough for reachable brokers, short enough not to hang on unreachable ones.
-EXIT_TIMEOUT_S = 5.0
 
 
 class Producer:
@@ -113,47 +101,33 @@ class Producer:
             lifecycle,
             self._user_classes,
             metadata,
-            Appender(config, accumulator, lifecycle),
+            Appender(config, accumulator, lifecycle, rate_limit),
             metrics,
             retention,
-            rate_limit,
         )
         self._transactions: TransactionCalls | None = None
         if transactional or config.transactional_id is not None:
             from spark_kafka_sink.producer.transactions.transaction_calls import TransactionCalls
-            from spark_kafka_sink.producer.transactions.transactional_identity import TransactionalIdentity
 
-            identity = TransactionalIdentity(config, client, metadata, accumulator)
-            self._transactions = TransactionCalls(config, lifecycle, identity, metrics.timing)
-            self._identity: Identity = identity
+            self._transactions = TransactionCalls(config, lifecycle, client, metadata, accumulator, metrics.timing)
+            self._identity: Identity = self._transactions.identity
         elif config.enable_idempotence:
             self._identity = IdempotentIdentity(config, client, accumulator)
         else:
             self._identity = Identity()
+        self._scope_parts = (lifecycle, self._columns, accumulator, self._identity, metrics)
         self._record_buffer = RecordBuffer(config, lifecycle, self._columns, accumulator, self._identity, metrics)
-        self._send: Send = RecordAppender(
-            config, lifecycle, serializers, self._record_buffer, metadata, metrics, retention, rate_limit
-        ).send
-        if any(serializer.reads_schema_options for serializer in serializers):
-            if all(serializer.reads_schema_options for serializer in serializers):
-                self._send = with_both_prepared(self._send, serializers)
-            self._send = with_deadline(self._send, config.max_block_ms / 1000)
-        if self._user_classes.interceptors:
-            self._send = intercepted(self._send, self._user_classes.interceptors, lifecycle)
-        if self._transactions is not None:
-            self._send = in_transaction(self._send, self._identity)
+        records = RecordAppender(config, lifecycle, serializers, self._record_buffer, metadata, metrics, retention, rate_limit)
+        self._send = wrapped(records.send, config, lifecycle, serializers, self._user_classes.interceptors, self._identity)
         requests = ProduceRequests(config, client, metadata, accumulator, self._identity, metrics)
         self._telemetry = ClientTelemetrySender(config, client, partial(snapshot, metrics, client, metadata, pool))
         self._sender = Sender(
-            lifecycle, accumulator, self._record_buffer, self._identity, requests, self._user_classes, self._telemetry
+            lifecycle, client, accumulator, self._record_buffer, self._identity, requests, self._user_classes, self._telemetry
         )
         for text in security_warnings(config.security):
             logger.warning("%s", text)
         lifecycle.start(self._run, f"kafka-producer-network-thread | {config.client_id}")
-        if not _open_producers:
-            atexit.unregister(_close_all)
-            atexit.register(_close_all)
-        _open_producers.add(self)
+        close_at_exit(self)
 
     def __repr__(self) -> str:
         servers = ",".join(self.config.bootstrap_servers[:3]) + (",..." if len(self.config.bootstrap_servers) > 3 else "")
@@ -185,14 +159,7 @@ class Producer:
             UsageError: The producer is closed.
         """
         self._lifecycle.scope_opened()
-        return SendScope(
-            self._lifecycle,
-            self._columns,
-            self._accumulator,
-            self._identity,
-            self._metrics,
-            rejected_limit=self.config.buffer_memory if keeps_rejected else None,
-        )
+        return SendScope(*self._scope_parts, rejected_limit=self.config.buffer_memory if keeps_rejected else None)
 
     def init_transactions(self, timeout: float | None = None) -> None:
         """Gets a producer id for transactional.id. Call it once, before any other transaction call.
@@ -279,16 +246,8 @@ class Producer:
         self._lifecycle.scope_opened(alone=True)
         try:
             transactions.open(transactional_id)
-            identity = transactions.identity
-            return TransactionScope(
-                self._lifecycle,
-                self._columns,
-                self._accumulator,
-                identity,
-                self._metrics,
-                transactions,
-                rejected_limit=self.config.buffer_memory if keeps_rejected else None,
-            )
+            limit = self.config.buffer_memory if keeps_rejected else None
+            return TransactionScope(*self._scope_parts, transactions, rejected_limit=limit)
         except BaseException:
             self._lifecycle.scope_closed()
             raise
@@ -465,27 +424,3 @@ class Producer:
         if self._transactions is None:
             raise UsageError("the producer is not transactional: set transactional.id and call init_transactions()")
         return self._transactions
-
-
-# Producers that are not closed.
-_open_producers: WeakSet[Producer] = WeakSet()
-
-
-def _close_all() -> None:
-    """Waits briefly for unacknowledged records at interpreter exit, and warns. Java's producer loses them silently, because its
-    daemon thread ends with the program.
-    """
-    for producer in list(_open_producers):
-        unfinished = producer.unfinished()
-        if not unfinished:
-            continue
-        logger.error(
-            "the program exits with %d unacknowledged records in a producer that was not closed: use it as a context"
-            " manager, or call close(); waiting up to %.0f s for them",
-            unfinished,
-            EXIT_TIMEOUT_S,
-        )
-        try:
-            producer.close(EXIT_TIMEOUT_S)
-        except Exception as error:
-            logger.error("%s", error)

@@ -14,7 +14,7 @@ import pytest
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.broker.kafka_release import RELEASES
-from spark_kafka_sink.client.sasl_renewal import MIN_REAUTHENTICATION_MS
+from spark_kafka_sink.client.sasl_sessions import MIN_REAUTHENTICATION_MS
 from spark_kafka_sink.errors import AuthenticationError, DisconnectedError, OptionError, ProtocolError
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.apis.sasl import SaslAuthenticateResponse, SaslHandshakeResponse

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import socket
-from collections.abc import Callable
 
 import pytest
 from hypothesis import settings
@@ -12,11 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from spark_kafka_sink.client.connection_states import FOREVER_MS, NEXT, ClusterConnectionStates, ConnectionState, Resolver
-from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.network.channel import Address
 from spark_kafka_sink.network.selector import END_OF_TIME_MS
 from spark_kafka_sink.options.producer_options import producer_config
-from tests.every import every
 from tests.examples import examples
 
 S = ConnectionState
@@ -54,58 +51,6 @@ def failed_times(states: ClusterConnectionStates, times: int, now_ms: int = 0) -
         states.disconnected(1, now_ms)
 
 
-def test_a_node_that_was_never_tried_can_be_connected_to_at_once(states: ClusterConnectionStates) -> None:
-    assert states.can_connect(1, 0)
-    assert states.poll_delay_ms(1, 0) == 0
-    assert states.attempted_ms(1) == 0
-    assert not states.is_disconnected(1)
-
-
-def test_a_connection_is_ready_only_after_its_versions_are_known(states: ClusterConnectionStates) -> None:
-    connecting(states)
-    assert states.is_preparing(1)
-    states.checking_api_versions(1)
-    assert states.is_preparing(1)
-    assert not states.is_ready(1, 0)
-    states.ready(1)
-    assert states.is_ready(1, 0)
-    assert not states.is_preparing(1)
-
-
-@every("state", S)
-@every("following", S)
-def test_no_state_follows_another_but_as_the_table_says(state: ConnectionState, following: ConnectionState) -> None:
-    states = new_states()
-    path: dict[ConnectionState, Callable[[], object]] = {
-        S.CONNECTING: lambda: connecting(states),
-        S.CHECKING_API_VERSIONS: lambda: states.checking_api_versions(1),
-        S.READY: lambda: states.ready(1),
-        S.DISCONNECTED: lambda: states.disconnected(1, 0),
-        S.AUTHENTICATING: lambda: states.authenticating(1, 0),
-        S.REAUTHENTICATING: lambda: states.reauthenticating(1),
-        S.PROBING: lambda: states.probing(1, 0),
-        S.AUTHENTICATION_FAILED: lambda: states.disconnected(1, 0, authentication_failed=True),
-    }
-    ways = {
-        S.CONNECTING: [S.CONNECTING],
-        S.CHECKING_API_VERSIONS: [S.CONNECTING, S.CHECKING_API_VERSIONS],
-        S.READY: [S.CONNECTING, S.CHECKING_API_VERSIONS, S.READY],
-        S.DISCONNECTED: [S.CONNECTING, S.DISCONNECTED],
-        S.AUTHENTICATING: [S.CONNECTING, S.CHECKING_API_VERSIONS, S.AUTHENTICATING],
-        S.REAUTHENTICATING: [S.CONNECTING, S.CHECKING_API_VERSIONS, S.READY, S.REAUTHENTICATING],
-        S.PROBING: [S.CONNECTING, S.PROBING],
-        S.AUTHENTICATION_FAILED: [S.CONNECTING, S.AUTHENTICATION_FAILED],
-    }
-    for step in ways[state]:
-        path[step]()
-    if following in NEXT[state]:
-        path[following]()
-        assert states.state(1) is following
-    else:
-        with pytest.raises(UsageError, match=f"{state.name} cannot become {following.name}"):
-            path[following]()
-
-
 def test_a_login_stands_between_the_versions_and_ready_and_has_a_deadline(states: ClusterConnectionStates) -> None:
     connecting(states)
     states.checking_api_versions(1)
@@ -129,28 +74,6 @@ def test_a_session_that_is_renewed_holds_back_requests_and_is_no_failure(states:
     assert states.poll_delay_ms(1, 0) == FOREVER_MS
     states.ready(1)
     assert states.is_ready(1, 0)
-
-
-def test_a_rejected_login_backs_off_as_every_failure_does(states: ClusterConnectionStates) -> None:
-    connecting(states)
-    states.checking_api_versions(1)
-    states.disconnected(1, 100, authentication_failed=True)
-    assert states.state(1) is S.AUTHENTICATION_FAILED
-    assert states.is_disconnected(1)
-    assert not states.can_connect(1, 100)
-    assert states.can_connect(1, 100 + states.poll_delay_ms(1, 100))
-    assert states.open_nodes() == []
-
-
-def test_a_lost_connection_is_not_tried_again_before_its_back_off(states: ClusterConnectionStates) -> None:
-    connecting(states, 1000)
-    states.disconnected(1, 1010)
-    assert states.is_disconnected(1)
-    delay = states.poll_delay_ms(1, 1010)
-    assert 40 <= delay <= 60
-    assert not states.can_connect(1, 1010 + delay - 1)
-    assert states.can_connect(1, 1010 + delay)
-    assert states.poll_delay_ms(1, 1010 + delay + 5) == 0
 
 
 def test_back_off_doubles_with_every_failure_up_to_its_most(states: ClusterConnectionStates) -> None:
@@ -195,14 +118,6 @@ def test_the_time_for_connecting_starts_anew_once_tcp_connected(states: ClusterC
     assert states.setup_timeout_ms(1) <= 12_000
 
 
-def test_each_attempt_takes_the_next_address(states: ClusterConnectionStates) -> None:
-    tried = []
-    for _ in range(4):
-        tried.append(connecting(states))
-        states.disconnected(1, 0)
-    assert tried == ["kafka-1:9092", "kafka-2:9092", "kafka-1:9092", "kafka-2:9092"]
-
-
 def test_after_a_connection_was_lost_the_name_is_resolved_again_and_the_lost_address_comes_last(
     states: ClusterConnectionStates,
 ) -> None:
@@ -231,13 +146,6 @@ def test_a_broker_that_moved_starts_anew_at_its_new_place(
     assert connecting(states, host=host, port=port) == address
     states.disconnected(1, 0)
     assert states.poll_delay_ms(1, 0) <= 60
-
-
-def test_a_name_that_does_not_resolve_is_an_attempt_too(states: ClusterConnectionStates) -> None:
-    with pytest.raises(OSError):
-        connecting(states, host="unknown")
-    states.disconnected(1, 0)
-    assert not states.can_connect(1, 0)
 
 
 def test_a_node_that_was_removed_can_be_connected_to_at_once(states: ClusterConnectionStates) -> None:

@@ -67,22 +67,6 @@ def test_every_address_is_tried_before_the_name_is_resolved_again() -> None:
     assert dns.asked == 2
 
 
-def test_the_name_is_resolved_again_once_the_addresses_are_forgotten() -> None:
-    dns = Dns("10.0.0.1", "10.0.0.2")
-    addresses = HostAddresses("kafka", 9092, dns)
-    addresses.take()
-    dns.hosts = ("10.0.0.9",)
-    addresses.forget()
-    assert addresses.take() == address("10.0.0.9")
-
-
-def test_the_address_tried_last_comes_last_when_the_name_is_resolved_again() -> None:
-    addresses = HostAddresses("kafka", 9092, Dns("10.0.0.1", "10.0.0.2"))
-    assert addresses.take() == address("10.0.0.1")
-    addresses.forget()
-    assert [addresses.take(), addresses.take()] == [address("10.0.0.2"), address("10.0.0.1")]
-
-
 def test_a_single_address_is_tried_again_and_again() -> None:
     addresses = HostAddresses("kafka", 9092, Dns("10.0.0.1"))
     assert {addresses.take() for _ in range(3)} == {address("10.0.0.1")}

@@ -36,36 +36,8 @@ def added(in_flight: InFlightRequests, *requests: InFlightRequest) -> None:
         in_flight.sent(one.node_id)
 
 
-def test_one_at_a_time_is_sent_and_at_most_the_limit_owed() -> None:
-    in_flight = InFlightRequests(2)
-    assert in_flight.can_send_more(1)
-    in_flight.add(request(0))
-    assert not in_flight.can_send_more(1)
-    in_flight.sent(1)
-    assert in_flight.can_send_more(1)
-    added(in_flight, request(1))
-    assert not in_flight.can_send_more(1)
-    assert in_flight.can_send_more(2)
-    in_flight.answered(1)
-    assert in_flight.can_send_more(1)
-
-
-def test_a_request_without_an_answer_is_done_when_it_is_sent() -> None:
-    in_flight = InFlightRequests(LIMIT)
-    silent = request(expects_answer=False)
-    in_flight.add(silent)
-    assert in_flight.sent(1) is silent
-    assert in_flight.count() == 0
-
-
-def test_an_answer_to_no_request_is_a_protocol_error() -> None:
-    in_flight = InFlightRequests(LIMIT)
-    with pytest.raises(ProtocolError, match="received a response without a request"):
-        in_flight.awaiting(1)
-
-
 @pytest.mark.parametrize("expects_answer", [True, False])
-def test_so_is_an_answer_to_a_request_that_is_not_wholly_sent(expects_answer: bool) -> None:
+def test_an_answer_to_a_request_that_is_not_wholly_sent_is_a_protocol_error(expects_answer: bool) -> None:
     """Its buffers would go back to the pool while they are still being written."""
     in_flight = InFlightRequests(LIMIT)
     in_flight.add(request(expects_answer=expects_answer))
@@ -94,14 +66,6 @@ def test_an_answered_request_is_not_due_after_the_next_look() -> None:
     in_flight.answered(1)
     assert in_flight.timed_out(300) == []
     assert in_flight.due_ms == END_OF_TIME_MS
-
-
-def test_a_throttled_node_gets_more_time() -> None:
-    in_flight = InFlightRequests(LIMIT)
-    added(in_flight, request(0), request(1, node_id=2))
-    in_flight.prolong(1, 1000)
-    assert [one.node_id for one in in_flight.timed_out(100)] == [2]
-    assert len(in_flight.timed_out(1100)) == 2
 
 
 class InFlightMachine(RuleBasedStateMachine):

@@ -110,27 +110,6 @@ def test_a_mechanism_that_is_complete_with_its_last_message_only_needs_the_broke
     assert mechanism.made.challenges == [None]
 
 
-def test_nothing_is_sent_while_a_token_is_fetched() -> None:
-    mechanism = Mechanism()
-    mechanism.is_fetching = True
-    made = login(mechanism)
-    assert made.begin() is None
-    assert made.begin() is None
-    mechanism.is_fetching = False
-    assert made.begin() is not None
-    assert mechanism.asked == ["kafka"] * 3
-
-
-def test_no_token_is_an_error_that_names_the_broker() -> None:
-    mechanism = Mechanism("OAUTHBEARER")
-    mechanism.error = AuthenticationError("the token endpoint answered 401")
-    with pytest.raises(AuthenticationError) as raised:
-        login(mechanism).begin()
-    assert raised.value.message == (
-        "broker 1 (kafka:9093): the SASL login with OAUTHBEARER failed: the token endpoint answered 401"
-    )
-
-
 def test_a_mechanism_that_is_not_offered_names_those_that_are() -> None:
     made = login()
     made.begin()
@@ -147,12 +126,6 @@ def test_a_mechanism_that_is_not_offered_names_those_that_are() -> None:
         "error_code": 33,
         "error": "UNSUPPORTED_SASL_MECHANISM",
     }
-
-
-def test_a_broker_that_offers_no_mechanism_says_so() -> None:
-    made = login()
-    made.begin()
-    assert "It offers none." in failure(made, SaslHandshakeResponse(ErrorCode.UNSUPPORTED_SASL_MECHANISM)).message
 
 
 def test_names_of_mechanisms_cannot_flood_or_forge_an_error() -> None:

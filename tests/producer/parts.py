@@ -12,8 +12,7 @@ import pyarrow as pa
 from spark_kafka_sink.client.cluster import Cluster
 from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.options.producer_options import ProducerConfig, producer_config
-from spark_kafka_sink.producer.accumulator.append import Append
-from spark_kafka_sink.producer.accumulator.appender import Appender
+from spark_kafka_sink.producer.accumulator.appender import Append, Appender
 from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool
 from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch
 from spark_kafka_sink.producer.accumulator.record_accumulator import Batch, RecordAccumulator

@@ -7,27 +7,32 @@ wait for memory. After a wait the rows are assigned again, because the sender ma
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spark_kafka_sink.errors import BufferExhaustedError, KafkaSinkError, RecordTooLargeError, UsageError
 from spark_kafka_sink.network.selector import monotonic_ms
 from spark_kafka_sink.options.producer_options import ProducerConfig
-from spark_kafka_sink.producer.accumulator.append import Append, CompletionFactory
 from spark_kafka_sink.producer.accumulator.append_plan import LARGE_ROW, GroupedRows, Partitions, Plan, Planner, Sizes
 from spark_kafka_sink.producer.accumulator.buffer_pool import Chunk, SharedChunks
+from spark_kafka_sink.producer.accumulator.produce_result import Thunk
 from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.accumulator.request_size import batch_limit
 from spark_kafka_sink.producer.accumulator.row_origins import AppendedRows, note_rows
 from spark_kafka_sink.producer.accumulator.tally import Tally
+from spark_kafka_sink.producer.base.bad_rows import RowNumbers
 from spark_kafka_sink.producer.base.column_checks import too_large
 from spark_kafka_sink.producer.base.lifecycle import NO_WAIT, Lifecycle
+from spark_kafka_sink.producer.base.rate_limit import RateLimit
 from spark_kafka_sink.records.arrow_arrays import byte_column, repeated_number
 from spark_kafka_sink.records.batch_header import HEADER_SIZE
-from spark_kafka_sink.records.pieces import Pieces, encode_pieces
+from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.records.pieces import EncodedPieces, Pieces, encode_pieces
 from spark_kafka_sink.records.sizes import size_upper_bounds
 
 # Rows encoded at once: above 10,000 page faults dominate (60 to 100 ns per row), below 5,000 the fixed cost of a call.
@@ -55,11 +60,56 @@ MIN_RECORD_SIZE = 7
 # More than any open batch's age: its records expire first (delivery.timeout.ms is at most 25 days).
 MAX_AGE_MS = 2**33
 
+CompletionFactory = Callable[[Sequence[int]], Thunk]
+"""Makes a completion for some of an append's rows, given by their positions in its columns."""
+
+OnPartitioned = Callable[[Partitions], None]
+"""Callback that receives the partitions of an append's rows before any row is appended."""
+
+
+class Append(NamedTuple):
+    """Rows of one topic that a caller appends at once.
+
+    Attributes:
+        tally: counts them.
+        topic: their topic.
+        columns: keys, values and the rest.
+        deadline: end of every wait, but not of one for a rate limit. With NO_WAIT some memory is borrowed at once instead. None:
+            at most max.block.ms for metadata in total and for each wait for memory, so a slow broker that does accept rows may be
+            waited for longer in total.
+        completion_for: called once for each batch that receives rows.
+        on_partitioned: as the type says.
+        row_numbers: numbers the rows that brokers may reject.
+        check_wait: raises if they must not wait for a rate limit any longer. None: they have waited before, or need not.
+        may_be_large: see SendScope.append_serialized.
+    """
+
+    tally: Tally
+    topic: str
+    columns: RecordColumns
+    deadline: float | None = None
+    completion_for: CompletionFactory | None = None
+    on_partitioned: OnPartitioned | None = None
+    row_numbers: RowNumbers | None = None
+    check_wait: Callable[[], None] | None = None
+    may_be_large: bool = False
+
+
+class _Encoding(NamedTuple):
+    """What `encode_pieces` takes for the rows of a plan, and the last timestamp of each piece."""
+
+    order: NDArray[np.intp] | None
+    pieces: Pieces
+    timestamp_deltas: NDArray[np.int64] | None
+    max_timestamps: list[int]
+
 
 class Appender:
     """Encodes rows in the calling thread. It has no state but the settings, so threads do not contend here."""
 
-    def __init__(self, config: ProducerConfig, accumulator: RecordAccumulator, lifecycle: Lifecycle) -> None:
+    def __init__(
+        self, config: ProducerConfig, accumulator: RecordAccumulator, lifecycle: Lifecycle, rate_limit: RateLimit | None = None
+    ) -> None:
         pool = accumulator.pool
         # An append never requests more than half of the memory at once, so that two can always make progress.
         self._max_chunks = max(pool.capacity // 2, 1)
@@ -72,6 +122,7 @@ class Appender:
         self._accumulator = accumulator
         self._pool = pool
         self._lifecycle = lifecycle
+        self._rate_limit = rate_limit
         self._wakeup = lifecycle.wake_sender
 
     def sizes(self, rows: Append) -> Sizes:
@@ -96,14 +147,21 @@ class Appender:
         """Puts each row into an open batch of its partition, of which the topic has `count`.
 
         sizes, partitions: shape (num_records,). Raises BufferExhaustedError if memory for the next rows is not available in time.
-        An error's fact `buffered` is the number of rows that did get into batches.
+        An error's fact `buffered` is the number of rows that did get into batches. With a rate limit the rows go in slices, each
+        when the limit lets it pass, and between slices nothing is held that others wait for.
         """
         tally, topic, columns, deadline = append.tally, append.topic, append.columns, append.deadline
         completion_for, row_numbers = append.completion_for, append.row_numbers
+        most_rows, most_bytes = max(MAX_ROWS, ROWS_PER_PARTITION * count), None
+        limit = None if append.check_wait is None else self._rate_limit
+        if limit is not None:
+            most_rows, most_bytes = min(most_rows, limit.max_records), limit.max_bytes
         buffered = 0
         try:
-            for start, stop in parts(sizes, max(MAX_ROWS, ROWS_PER_PARTITION * count)):
+            for start, stop in parts(sizes, most_rows, most_bytes):
                 tally.raise_error()
+                if limit is not None:
+                    _pass_limit(append, limit, stop - start, int(sizes[start:stop].sum()))
                 part = columns.slice(start, stop - start)
                 long_from = STAY_CHUNKS * self._pool.chunk_size
                 rows = GroupedRows.of(topic, part, sizes[start:stop], partitions[start:stop], count, long_from)
@@ -132,7 +190,12 @@ class Appender:
         try:
             plan, memory = self._plan_with_memory(start, tally, rows, deadline, claimed)
             batches = self._batches(tally, rows, plan)
-            self._encode(rows, plan, batches, memory, attach, numbered)
+            encoding = _encoding(rows, plan, batches)
+            encoded = encode_pieces(rows.columns, *encoding[:3])
+            self._add(plan, batches, memory, encoding, encoded, attach)
+            if numbered is not None:
+                pieces = encoding.pieces
+                note_rows(batches, pieces.offset_deltas.tolist(), pieces.counts.tolist(), plan.starts, numbered)
             with self._accumulator.lock:
                 wake = self._publish(tally, plan, batches)
                 aborted = self._accumulator.aborted
@@ -209,46 +272,27 @@ class Appender:
             for queue, batch, start in zip(plan.queues, plan.batches, plan.starts, strict=True)
         ]
 
-    def _encode(
+    def _add(
         self,
-        rows: GroupedRows,
         plan: Plan,
         batches: list[OpenBatch],
         memory: list[Chunk],
+        encoding: _Encoding,
+        encoded: EncodedPieces,
         attach: Callable[[OpenBatch, int, int], None] | None,
-        numbered: AppendedRows | None,
     ) -> None:
-        """Encodes all rows of the plan at once, without a lock, and adds each piece to its batch."""
-        first, last = plan.starts[0], plan.stop
-        bounds = np.array([*plan.starts, last]) - first
-        starts, counts = bounds[:-1], bounds[1:] - bounds[:-1]
-        bases, delays, timestamp_deltas = [batch.first_timestamp for batch in batches], None, None
-        if rows.timestamps is None:
-            now = rows.now
-            max_timestamps = [now] * len(batches)
-            if min(bases) != now or max(bases) != now:
-                delays = [now - base for base in bases]
-        else:
-            timestamps = rows.timestamps[first:last]
-            max_timestamps = np.maximum.reduceat(timestamps, starts).tolist()
-            timestamp_deltas = timestamps - np.array(bases).repeat(counts)
-        whole = rows.order is None and last - first == rows.columns.num_records
-        order = None if whole else np.arange(first, last) if rows.order is None else rows.order[first:last]
-        firsts = np.array([batch.record_count for batch in batches])
-        encoded = encode_pieces(rows.columns, order, Pieces(starts, counts, firsts, delays), timestamp_deltas)
-        pieces = encoded.pieces
+        """Adds each encoded piece to its batch."""
+        pieces, first = encoded.pieces, plan.starts[0]
         if plan.stay:
             self._share(pieces, batches, memory)
         else:
             _copy(pieces, batches, memory)
-        told = zip(batches, pieces, counts.tolist(), max_timestamps, encoded.largest, strict=True)
+        told = zip(batches, pieces, encoding.pieces.counts.tolist(), encoding.max_timestamps, encoded.largest, strict=True)
         for batch, piece, count, max_timestamp, largest_record in told:
             batch.added(len(piece), count, max_timestamp, largest_record)
             if attach is not None:
                 attach(batch, first, first + count)
                 first += count
-        if numbered is not None:
-            note_rows(batches, firsts.tolist(), counts.tolist(), plan.starts, numbered)
 
     def _share(self, pieces: list[memoryview], batches: list[OpenBatch], memory: list[Chunk]) -> None:
         """Shares the encoded block among the batches; it replaces as many chunks."""
@@ -280,8 +324,8 @@ def parts(sizes: Sizes, max_rows: int, max_bytes: int | None = None) -> Iterator
     """Yields the first and last row of parts with at most `max_rows` rows and a byte limit, except for a single larger row."""
     size = repeated_number(sizes)
     total = int(sizes.sum()) if size is None else size * len(sizes)
-    if max_bytes is None:
-        max_bytes = MAX_BYTES if total <= LARGE_ROW * len(sizes) else MAX_BYTES_OF_LARGE_ROWS
+    usual = MAX_BYTES if total <= LARGE_ROW * len(sizes) else MAX_BYTES_OF_LARGE_ROWS
+    max_bytes = usual if max_bytes is None else min(usual, max_bytes)
     if len(sizes) <= max_rows and total <= max_bytes:
         yield 0, len(sizes)
         return
@@ -292,6 +336,35 @@ def parts(sizes: Sizes, max_rows: int, max_bytes: int | None = None) -> Iterator
         stop = min(max(start + 1, min(by_bytes, start + max_rows)), len(sizes))
         yield start, stop
         start, done = stop, int(ends[stop - 1])
+
+
+def _encoding(rows: GroupedRows, plan: Plan, batches: list[OpenBatch]) -> _Encoding:
+    """Returns how the rows of a plan are encoded: all at once, piece after piece."""
+    first, last = plan.starts[0], plan.stop
+    bounds = np.array([*plan.starts, last]) - first
+    starts, counts = bounds[:-1], bounds[1:] - bounds[:-1]
+    bases, delays, timestamp_deltas = [batch.first_timestamp for batch in batches], None, None
+    if rows.timestamps is None:
+        now = rows.now
+        max_timestamps = [now] * len(batches)
+        if min(bases) != now or max(bases) != now:
+            delays = [now - base for base in bases]
+    else:
+        timestamps = rows.timestamps[first:last]
+        max_timestamps = np.maximum.reduceat(timestamps, starts).tolist()
+        timestamp_deltas = timestamps - np.array(bases).repeat(counts)
+    whole = rows.order is None and last - first == rows.columns.num_records
+    order = None if whole else np.arange(first, last) if rows.order is None else rows.order[first:last]
+    firsts = np.array([batch.record_count for batch in batches])
+    return _Encoding(order, Pieces(starts, counts, firsts, delays), timestamp_deltas, max_timestamps)
+
+
+def _pass_limit(append: Append, limit: RateLimit, records: int, size: int) -> None:
+    """Returns once records of `size` bytes may be sent."""
+    if append.deadline == NO_WAIT:
+        limit.take(records, size)  # later appends wait for it
+    elif append.check_wait is not None:
+        append.tally.rate_limited(limit.wait(append.topic, records, size, append.check_wait))
 
 
 def _attach(rows: GroupedRows, offset: int, completion_for: CompletionFactory, batch: OpenBatch, start: int, stop: int) -> None:

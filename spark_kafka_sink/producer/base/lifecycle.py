@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import atexit
+import logging
 import os
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NoReturn
+from typing import NoReturn, Protocol
+from weakref import WeakSet
 
 from spark_kafka_sink.change_signal import Changes
 from spark_kafka_sink.errors import KafkaSinkError, UsageError
 from spark_kafka_sink.network.selector import monotonic_ms
 
+logger = logging.getLogger(__name__)
+
 # Deadline of callers that must not wait: callbacks, and the sender thread, for which all others wait.
 NO_WAIT = 0.0
 FOREVER_MS = 2**62
 MAX_WAIT_S = 1.0  # so that waiting threads notice a dead sender thread
+# At interpreter exit: long enough for reachable brokers, short enough not to hang on unreachable ones.
+EXIT_TIMEOUT_S = 5.0
 
 
 class _Process:
@@ -268,3 +275,37 @@ class Lifecycle:
             left = max(self._idle_since_ms + self._idle_close_ms - now_ms, 0)
             self.closed = self.closed or left == 0
             return left
+
+
+class _Closable(Protocol):
+    def unfinished(self) -> int: ...
+    def close(self, timeout: float | None = None) -> None: ...
+
+
+_open_producers: WeakSet[_Closable] = WeakSet()
+
+
+def close_at_exit(producer: _Closable) -> None:
+    """Waits briefly for unacknowledged records at interpreter exit, and warns. Java's producer loses them silently, because its
+    daemon thread ends with the program.
+    """
+    if not _open_producers:
+        atexit.unregister(_close_all)
+        atexit.register(_close_all)
+    _open_producers.add(producer)
+
+
+def _close_all() -> None:
+    for producer in list(_open_producers):
+        if not (unfinished := producer.unfinished()):
+            continue
+        logger.error(
+            "the program exits with %d unacknowledged records in a producer that was not closed: use it as a context"
+            " manager, or call close(); waiting up to %.0f s for them",
+            unfinished,
+            EXIT_TIMEOUT_S,
+        )
+        try:
+            producer.close(EXIT_TIMEOUT_S)
+        except Exception as error:
+            logger.error("%s", error)

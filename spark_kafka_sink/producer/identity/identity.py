@@ -26,8 +26,8 @@ class Identity:
     ends_with_fatal_errors = True
     """Whether a fatal error from a broker ends the producer. In a transactional producer it ends the transaction only."""
 
-    awaits_appends = False
-    """Whether the sender thread waits for the end of every append."""
+    is_transactional = False
+    """Whether records belong to transactions. The sender thread then waits for the end of every append."""
 
     # What may be sent
 

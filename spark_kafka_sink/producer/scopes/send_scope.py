@@ -10,7 +10,7 @@ from typing import Self
 
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import UsageError
-from spark_kafka_sink.producer.accumulator.append import Append
+from spark_kafka_sink.producer.accumulator.appender import Append
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.accumulator.tally import Tally
 from spark_kafka_sink.producer.base.bad_rows import BadRows, OnBadRows, RowNumbers

@@ -8,11 +8,11 @@ from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.base.lifecycle import Lifecycle
 from spark_kafka_sink.producer.column_appender import ColumnAppender
+from spark_kafka_sink.producer.identity.identity import Identity
 from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
 from spark_kafka_sink.producer.scopes.send_scope import SendScope
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle, partition_ranges
 from spark_kafka_sink.producer.transactions.transaction_calls import TransactionCalls
-from spark_kafka_sink.producer.transactions.transactional_identity import TransactionalIdentity
 
 
 class TransactionScope(SendScope):
@@ -29,7 +29,7 @@ class TransactionScope(SendScope):
         lifecycle: Lifecycle,
         columns: ColumnAppender,
         accumulator: RecordAccumulator,
-        identity: TransactionalIdentity,
+        identity: Identity,
         metrics: SenderMetrics,
         transactions: TransactionCalls,
         *,
@@ -38,7 +38,7 @@ class TransactionScope(SendScope):
         """`transactions` has just opened this transaction. rejected_limit: as in SendScope."""
         super().__init__(lifecycle, columns, accumulator, identity, metrics, rejected_limit=rejected_limit)
         self._transactions = transactions
-        self._manager = identity.latest
+        self._manager = transactions.identity.latest
         self._prepared = False
 
     def prepare(self, timeout_s: float | None = None) -> TransactionHandle | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -199,16 +199,14 @@ class ProduceRequests:
             self._ratios.sealed(sealed)
         return sealed
 
-    def poll(self, timeout_ms: int, now_ms: int) -> list[ClientResponse]:
-        """Waits for network events. Returns the responses that arrived, to requests of any kind."""
-        responses = self._client.poll(timeout_ms, now_ms)
-        self._count_network()  # before anyone is told that records are acknowledged
+    def polled(self, responses: Iterable[ClientResponse]) -> None:
+        """Takes the events of a poll, before anyone is told that records are acknowledged."""
+        self._count_network()
         if self._client.rejections:
             self._fail_rejected()
         for response in responses:
             if response.error is None:
                 self.outages.heard(response.node_id)
-        return responses
 
     def _fail_rejected(self) -> None:
         """Fails batches for a broker that rejected the login, and others that need it for a leader or a producer id.

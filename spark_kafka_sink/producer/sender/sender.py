@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from contextlib import ExitStack
 
+from spark_kafka_sink.client.network_client import NetworkClient
 from spark_kafka_sink.errors import KafkaSinkError, UsageError
 from spark_kafka_sink.network.selector import monotonic_ms
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
@@ -29,6 +30,7 @@ class Sender:
     def __init__(
         self,
         lifecycle: Lifecycle,
+        client: NetworkClient,
         accumulator: RecordAccumulator,
         records: RecordBuffer,
         identity: Identity,
@@ -43,6 +45,7 @@ class Sender:
             user_classes: closed when the thread ends.
         """
         self._lifecycle = lifecycle
+        self._client = client
         self._accumulator = accumulator
         self._records = records
         self._identity = identity
@@ -118,7 +121,9 @@ class Sender:
         timeout = min(timeout, self._identity.step(now_ms, self._is_flushed), self._requests.outages.look(now_ms))
         if telemetry.due_ms > now_ms:  # otherwise it waits for a connection
             timeout = min(timeout, telemetry.due_ms - now_ms)
-        for response in self._requests.poll(max(0, min(timeout, MAX_POLL_MS)), now_ms):
+        responses = self._client.poll(max(0, min(timeout, MAX_POLL_MS)), now_ms)
+        self._requests.polled(responses)
+        for response in responses:
             if response.tag is telemetry:
                 telemetry.answered(response, monotonic_ms())
                 continue

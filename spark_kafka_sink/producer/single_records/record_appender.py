@@ -174,26 +174,38 @@ class RecordAppender:
         return size
 
 
-def with_deadline(send: Send, limit_s: float) -> Send:
-    """Wraps `send` so that its serializers wait for a registry for at most `limit_s` seconds."""
+def wrapped(
+    send: Send,
+    config: ProducerConfig,
+    lifecycle: Lifecycle,
+    serializers: tuple[Serializer, Serializer],
+    interceptors: ProducerInterceptors,
+    identity: Identity,
+) -> Send:
+    """Returns `RecordAppender.send` with what only some producers need, for which the others pay nothing."""
+    if any(serializer.reads_schema_options for serializer in serializers):
+        send = _with_registry(send, serializers, config.max_block_ms / 1000)
+    if interceptors:
+        send = intercepted(send, interceptors, lifecycle)
+    if identity.is_transactional:
+        send = _in_transaction(send, identity)
+    return send
 
-    def send_with_deadline(record: Record, on_delivery: OnDelivery | None) -> RecordFuture:
+
+def _with_registry(send: Send, serializers: tuple[Serializer, Serializer], limit_s: float) -> Send:
+    """Wraps `send` for serializers that use a registry: they wait for it for at most `limit_s` seconds, and both are prepared
+    before either registers a schema.
+    """
+    both = all(serializer.reads_schema_options for serializer in serializers)
+
+    def send_with_registry(record: Record, on_delivery: OnDelivery | None) -> RecordFuture:
+        topic, value, key, *_ = record
         with call_deadline(limit_s):
+            if both and key is not None and value is not None:
+                prepare_both(*serializers, topic)
             return send(record, on_delivery)
 
-    return send_with_deadline
-
-
-def with_both_prepared(send: Send, serializers: tuple[Serializer, Serializer]) -> Send:
-    """Wraps `send` so that the serializers of keys and of values are both prepared before either registers a schema."""
-
-    def send_with_both_prepared(record: Record, on_delivery: OnDelivery | None) -> RecordFuture:
-        topic, value, key, *_ = record
-        if key is not None and value is not None:
-            prepare_both(*serializers, topic)
-        return send(record, on_delivery)
-
-    return send_with_both_prepared
+    return send_with_registry
 
 
 def intercepted(send: Send, interceptors: ProducerInterceptors, lifecycle: Lifecycle) -> Send:
@@ -214,7 +226,7 @@ def intercepted(send: Send, interceptors: ProducerInterceptors, lifecycle: Lifec
     return intercepted_send
 
 
-def in_transaction(send: Send, identity: Identity) -> Send:
+def _in_transaction(send: Send, identity: Identity) -> Send:
     """Wraps `send` for records that may be sent only inside a transaction."""
 
     def send_in_transaction(record: Record, on_delivery: OnDelivery | None) -> RecordFuture:

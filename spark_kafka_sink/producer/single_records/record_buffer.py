@@ -20,7 +20,7 @@ from spark_kafka_sink.errors import (
 )
 from spark_kafka_sink.network.selector import monotonic_ms
 from spark_kafka_sink.options.producer_options import ProducerConfig
-from spark_kafka_sink.producer.accumulator.append import Append
+from spark_kafka_sink.producer.accumulator.appender import Append
 from spark_kafka_sink.producer.accumulator.produce_result import ProduceResult
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.accumulator.tally import Tally
@@ -127,7 +127,7 @@ class RecordBuffer:
 
     def _wake_for_rest(self, buffer: TopicBuffer) -> None:
         """Wakes the sender thread, which may have found the buffer draining and so waits for the rest."""
-        if buffer.rows or buffer.taken is not None or self._accumulator.closed or self._identity.awaits_appends:
+        if buffer.rows or buffer.taken is not None or self._accumulator.closed or self._identity.is_transactional:
             self._wakeup()
 
     def _append(self, buffer: TopicBuffer, rows: BufferedRows, deadline: float) -> Late | None:

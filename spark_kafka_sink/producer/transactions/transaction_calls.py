@@ -8,10 +8,13 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Final
 
+from spark_kafka_sink.client.network_client import NetworkClient
 from spark_kafka_sink.errors import FlushTimeoutError, KafkaSinkError, TransactionAbortableError, UsageError
 from spark_kafka_sink.network.selector import monotonic_ms
 from spark_kafka_sink.options.producer_options import ProducerConfig
+from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.base.lifecycle import Lifecycle
+from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
 from spark_kafka_sink.producer.transactions.offsets import ConsumerGroupMetadata, Offsets, checked_group, checked_offsets
 from spark_kafka_sink.producer.transactions.states import Call
 from spark_kafka_sink.producer.transactions.transaction_manager import TransactionManager
@@ -40,13 +43,15 @@ class TransactionCalls:
         self,
         config: ProducerConfig,
         lifecycle: Lifecycle,
-        identity: TransactionalIdentity,
+        client: NetworkClient,
+        metadata: ProducerMetadata,
+        accumulator: RecordAccumulator,
         timing: Callable[[str], AbstractContextManager[None]],
     ) -> None:
         """`timing` returns a context manager that adds to a statistic (SenderMetrics.timing)."""
         self._lifecycle = lifecycle
         self._config = config
-        self.identity = identity
+        self.identity = TransactionalIdentity(config, client, metadata, accumulator)
         self._timing = timing
         self._max_block_s = config.max_block_ms / 1000
 

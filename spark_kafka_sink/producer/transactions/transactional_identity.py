@@ -46,7 +46,7 @@ class TransactionalIdentity(NumberedIdentity):
     """
 
     ends_with_fatal_errors = False
-    awaits_appends = True
+    is_transactional = True
 
     def __init__(
         self, config: ProducerConfig, client: NetworkClient, metadata: ProducerMetadata, accumulator: RecordAccumulator

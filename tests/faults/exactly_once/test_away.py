@@ -10,9 +10,8 @@ import pytest
 from spark_kafka_sink.exactly_once.failpoints import Failpoint
 from tests.cli.command import ended
 from tests.faults.exactly_once.conftest import MovedRows
-from tests.faults.exactly_once.driver import Driver, Said
+from tests.faults.exactly_once.driver import Driver, Fleet, Said
 from tests.faults.exactly_once.driver_program import Query
-from tests.faults.exactly_once.fleet import Fleet
 from tests.faults.exactly_once.kills import COMMITTED_IN_PART
 from tests.faults.exactly_once.open_transactions import open_transactions
 from tests.faults.exactly_once.siege import ERROR_TEXT, judge

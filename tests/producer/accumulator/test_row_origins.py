@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from spark_kafka_sink.errors import KafkaSinkError
 from spark_kafka_sink.producer.accumulator import appender
-from spark_kafka_sink.producer.accumulator.append import Append
+from spark_kafka_sink.producer.accumulator.appender import Append
 from spark_kafka_sink.producer.accumulator.batch_splitting import rebuild, split
 from spark_kafka_sink.producer.accumulator.producer_batch import SealedBatch
 from spark_kafka_sink.producer.accumulator.rejected_records import rejected_records

@@ -21,7 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from spark_kafka_sink.client.cluster import NO_LEADER
 from spark_kafka_sink.errors import DeadlineError, DeliveryError, KafkaSinkError, PeerError
 from spark_kafka_sink.options.producer_options import producer_config
-from spark_kafka_sink.producer.accumulator.append import Append
+from spark_kafka_sink.producer.accumulator.appender import Append
 from spark_kafka_sink.producer.accumulator.producer_batch import SealedBatch
 from spark_kafka_sink.producer.accumulator.sequences import MAX_EPOCH, NumberedBatch
 from spark_kafka_sink.producer.base.producer_record import OnDelivery, RecordMetadata

@@ -84,9 +84,11 @@ class SteppedProducer:
         self.client = SimulatedClient(self._cluster, self.clock, config, metadata)
         return self.client
 
-    def _made_sender(self, lifecycle: Lifecycle, accumulator: RecordAccumulator, records: RecordBuffer, *others: Any) -> Sender:
+    def _made_sender(
+        self, lifecycle: Lifecycle, client: Any, accumulator: RecordAccumulator, records: RecordBuffer, *others: Any
+    ) -> Sender:
         self._accumulator, self._records = accumulator, records
-        self._sender = Sender(lifecycle, accumulator, records, *others)
+        self._sender = Sender(lifecycle, client, accumulator, records, *others)
         return self._sender
 
     def _made_thread(self, target: Callable[[], None], name: str, daemon: bool) -> SteppedThread:

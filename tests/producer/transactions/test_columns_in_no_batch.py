@@ -92,7 +92,7 @@ def test_an_append_that_is_interrupted_is_missed_by_the_commit(
         producer.begin()
         with failing_scope(producer) as scope:
             with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-                patched.setattr(columns_of(producer), "_append", interrupted)
+                patched.setattr(columns_of(producer), "_placed", interrupted)
                 scope.append(topic, numbers([1]))
             with pytest.raises(TransactionAbortableError, match="failed with KeyboardInterrupt"):
                 producer.commit()

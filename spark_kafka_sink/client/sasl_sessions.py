@@ -73,8 +73,8 @@ class Session:
         return self.is_used and self.error is None and now_ms < self.ends_ms and not is_early
 
 
-class Logins:
-    """Performs logins over connections, by node id. Owned by the thread of Connections; times are monotonic ms.
+class SaslSessions:
+    """Logs in over connections and keeps the sessions, by node id. Owned by the thread of Connections; times are monotonic ms.
 
     The caller closes the returned connections and then calls `forget`.
     """
