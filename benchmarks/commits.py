@@ -22,7 +22,7 @@ from spark_kafka_sink.exactly_once.committer import Committer
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.exactly_once.transactional_ids import Slots, TransactionalIds
-from spark_kafka_sink.options.commit_log_options import CommitLogSettings
+from spark_kafka_sink.options.guarantee_options import CommitLogSettings
 from spark_kafka_sink.options.producer_options import ProducerConfig, producer_config
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.protocol.apis.list_transactions import LIST_TRANSACTIONS, ListTransactionsRequest, ListTransactionsResponse

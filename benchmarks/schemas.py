@@ -29,12 +29,12 @@ from benchmarks.instructions.paths import TurnedProducer
 from benchmarks.results import AVRO_APPEND, BYTES_APPEND, FASTAVRO, PYRUHVRO, PYRUHVRO_PREFIXED, SINK, Run, Runs
 from spark_kafka_sink.formats.avro.avro_fit import fit
 from spark_kafka_sink.formats.avro.avro_schema import parse
-from spark_kafka_sink.formats.schemas.framing import id_prefix
+from spark_kafka_sink.formats.schema_serializer import id_prefix
 from spark_kafka_sink.producer.serializers.serializer import Serializer
 from spark_kafka_sink.records.columns import RecordColumns
 
 if TYPE_CHECKING:
-    from spark_kafka_sink.formats.schemas.schema_format import ColumnPlan
+    from spark_kafka_sink.formats.schema_format import ColumnPlan
 
 BATCH_ROWS: Final = 10_000  # Spark's rows per Arrow batch
 PREFIX: Final = id_prefix(1)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from spark_kafka_sink.exporters.opentelemetry import export_opentelemetry
     from spark_kafka_sink.exporters.prometheus import DriverCollector, PrometheusServer, serve_prometheus
     from spark_kafka_sink.exporters.tracing import WriteTracer, trace_writes
-    from spark_kafka_sink.formats.schemas.registry_serializer import (
+    from spark_kafka_sink.formats.registry_serializer import (
         AvroSerializer,
         JsonSchemaSerializer,
         ProtobufSerializer,
@@ -113,7 +113,7 @@ _NAMES = {
     "exporters.opentelemetry": "export_opentelemetry",
     "exporters.prometheus": "DriverCollector PrometheusServer serve_prometheus",
     "exporters.tracing": "WriteTracer trace_writes",
-    "formats.schemas.registry_serializer": "AvroSerializer JsonSchemaSerializer ProtobufSerializer",
+    "formats.registry_serializer": "AvroSerializer JsonSchemaSerializer ProtobufSerializer",
     "options.producer_options": "ProducerConfig producer_config",
     "producer.base.bad_rows": "BadRows",
     "producer.base.producer_record": "PartitionInfo ProducerRecord RecordMetadata",

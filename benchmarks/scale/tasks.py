@@ -24,7 +24,7 @@ from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.exactly_once.proof import TransactionDescription
 from spark_kafka_sink.exactly_once.transaction_client import ONGOING, Ended, TransactionClient
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
-from spark_kafka_sink.options.commit_log_options import CommitLogSettings
+from spark_kafka_sink.options.guarantee_options import CommitLogSettings
 from spark_kafka_sink.options.producer_options import producer_config
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 from tests.kafka.cluster import FULL_SPEED, KafkaCluster

@@ -25,7 +25,7 @@ from spark_kafka_sink.cli.topics import topics
 from spark_kafka_sink.cli.watch import watch
 from spark_kafka_sink.errors import DOCS_URL, InstallationError
 from spark_kafka_sink.installation import check_libraries
-from spark_kafka_sink.options.commit_log_options import DEFAULT_TOPIC
+from spark_kafka_sink.options.guarantee_options import DEFAULT_TOPIC
 from spark_kafka_sink.version import __version__
 
 _PREFIX: Final = "spark-kafka-sink"

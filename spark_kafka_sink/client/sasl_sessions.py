@@ -232,5 +232,5 @@ def final_error(error: KafkaSinkError, broker: BrokerAddress) -> PeerError:
 def open_mechanism_of(config: SecurityConfig, wakeup: Callable[[], None]) -> SaslMechanism:
     """Makes the mechanism of sasl.mechanism."""
     # Imported here, so that clients without SASL do not load it.
-    open_mechanism: OpenMechanism = importlib.import_module("spark_kafka_sink.security.sasl.mechanisms").open_mechanism
+    open_mechanism: OpenMechanism = importlib.import_module("spark_kafka_sink.security.sasl.mechanism").open_mechanism
     return open_mechanism(config, wakeup)

@@ -28,7 +28,7 @@ from spark_kafka_sink.exactly_once.log_writer import ClaimLostError, LogWriter
 from spark_kafka_sink.exactly_once.micro_batch import is_job
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds, foreign_prefix
-from spark_kafka_sink.options.commit_log_options import CommitLogSettings
+from spark_kafka_sink.options.guarantee_options import CommitLogSettings
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from spark_kafka_sink.records.record_reader import Record

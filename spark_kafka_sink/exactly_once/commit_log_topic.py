@@ -14,7 +14,7 @@ from spark_kafka_sink.client.topics import TOPIC, ask_for_configs, ask_to_create
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import BrokerError, DeadlineError, KafkaSinkError, OptionError
 from spark_kafka_sink.exactly_once.coordinator_rounds import BACKOFF
-from spark_kafka_sink.options.commit_log_options import CommitLogSettings
+from spark_kafka_sink.options.guarantee_options import CommitLogSettings
 from spark_kafka_sink.peer_text import quoted
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.apis.configs import DESCRIBE_CONFIGS

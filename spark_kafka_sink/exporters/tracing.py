@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from spark_kafka_sink.installation import check_extra
-from spark_kafka_sink.options.trace_options import TRACEPARENT
+from spark_kafka_sink.options.record_options import TRACEPARENT
 from spark_kafka_sink.reports.partition_reports import PartitionReports
 from spark_kafka_sink.spark.destination import Destination
 from spark_kafka_sink.spark.driver.event_queue import NOISY, EventQueue

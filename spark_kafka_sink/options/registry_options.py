@@ -7,12 +7,12 @@ The fields of `RegistryConfig` are the table, like those of `ProducerConfig`. TL
 from __future__ import annotations
 
 import re
+import urllib.parse
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, NoReturn
 
 from spark_kafka_sink.errors import OptionError
-from spark_kafka_sink.options.base_urls import base_urls
 from spark_kafka_sink.options.option import ABSENT, REQUIRED, Kind, Option, declared, integer, nearest, number, one_name_of
 from spark_kafka_sink.options.secret import DEFAULT_PROVIDERS, Providers, Secret, has_references, is_provider_option, providers_of
 from spark_kafka_sink.options.security_config import ALIASES, SECURITY_OPTIONS, SecurityConfig, read_option, security_config
@@ -302,6 +302,66 @@ def bearer_source(config: RegistryConfig) -> str | None:
     if config.bearer_auth_token is not None:
         return STATIC_TOKEN
     return OAUTHBEARER if config.bearer_auth_issuer_endpoint_url is not None else None
+
+
+_NOT_IN_A_URL = re.compile(r"[^\x21-\x7e]")
+
+
+@dataclass(frozen=True, slots=True)
+class BaseUrl:
+    """A registry's address.
+
+    Attributes:
+        url: scheme, host, port and path, without a slash at its end and without user and password.
+        user_info: user and password; None if the URL has none.
+    """
+
+    url: str
+    user_info: tuple[str, str] | None = field(default=None, repr=False)
+
+    @property
+    def is_encrypted(self) -> bool:
+        return self.url.startswith("https:")
+
+
+def base_urls(text: str, option: str) -> tuple[BaseUrl, ...]:
+    """Parses a comma-separated list of URLs.
+
+    Args:
+        text: the list, without references.
+        option: its option, for errors.
+
+    Raises:
+        OptionError: One of them is not a valid http or https URL. The error shows no URL with a user.
+    """
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not parts:
+        _refuse(option, "the value must be one or more URLs, separated by commas")
+    # A password may contain a comma, so its second half could look like a URL without a user.
+    hides = "@" in text
+    return tuple(_parsed(part, option, "a URL" if hides else repr(part)) for part in parts)
+
+
+def _parsed(text: str, option: str, shown: str) -> BaseUrl:
+    try:
+        parts = urllib.parse.urlsplit(text)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        _refuse(option, f"{shown} is not a valid URL")
+    if parts.scheme not in ("http", "https"):
+        # It may be a password that was set for the wrong option.
+        _refuse(option, "each URL must begin with https:// or http://")
+    if not host or port == 0 or _NOT_IN_A_URL.search(text):
+        _refuse(option, f"{shown} is not a valid URL; write https://host:port with special characters percent-encoded")
+    if parts.query or parts.fragment:
+        _refuse(option, f"{shown} has a query or a fragment; remove it")
+    user_info = None
+    if parts.username is not None:
+        if parts.password is None:
+            _refuse(option, f"{shown} has a user without a password; write https://user:password@host")
+        user_info = urllib.parse.unquote(parts.username), urllib.parse.unquote(parts.password)
+    place = parts.netloc.rpartition("@")[2]
+    return BaseUrl(f"{parts.scheme}://{place}{parts.path.rstrip('/')}", user_info)
 
 
 def _refuse(option: str, text: str) -> NoReturn:

@@ -22,7 +22,6 @@ from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import OptionError, RegistryError, RegistryTimeoutError
 from spark_kafka_sink.network.proxy import parse_proxy
 from spark_kafka_sink.network.tls_failures import alert_of, is_no_tls
-from spark_kafka_sink.options.base_urls import BaseUrl, base_urls
 from spark_kafka_sink.options.registry_options import (
     CONNECT_S,
     ISSUER,
@@ -30,7 +29,9 @@ from spark_kafka_sink.options.registry_options import (
     PROXY,
     URL,
     USER_INFO,
+    BaseUrl,
     RegistryConfig,
+    base_urls,
     bearer_source,
     with_prefix,
 )

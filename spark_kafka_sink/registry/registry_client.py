@@ -17,8 +17,14 @@ from spark_kafka_sink.errors import RegistryError, SchemaError, SchemaIncompatib
 from spark_kafka_sink.options.registry_options import RegistryConfig
 from spark_kafka_sink.peer_text import quoted
 from spark_kafka_sink.registry.http import Call, Deadline, RegistryHttp, Timing
-from spark_kafka_sink.registry.references import SchemaReference, SchemaText, resolved
-from spark_kafka_sink.registry.response_bodies import Answer, RegisteredSchema, refuse_answer
+from spark_kafka_sink.registry.response_bodies import (
+    Answer,
+    RegisteredSchema,
+    SchemaReference,
+    SchemaText,
+    refuse_answer,
+    resolved,
+)
 
 __all__ = ["CALL_S", "RegisteredSchema", "RegistryClient", "SchemaReference", "SchemaText", "Timing"]
 

@@ -18,7 +18,7 @@ from spark_kafka_sink.options.secret import Secret, resolve
 from spark_kafka_sink.options.security_config import SecurityConfig
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
-from spark_kafka_sink.security.jaas import jaas_of
+from spark_kafka_sink.security.credentials import jaas_of
 
 ANONYMOUS: Final = "User:ANONYMOUS"
 """Kafka's principal of a client that does not log in."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import ssl
 import tempfile
 from collections.abc import Iterator
@@ -17,7 +18,6 @@ from typing import Final, NoReturn
 from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.options.secret import Secret, resolve
 from spark_kafka_sink.options.security_config import SecurityConfig
-from spark_kafka_sink.security.cipher_suites import TLS_1_3_SUITES, openssl_name
 from spark_kafka_sink.security.key_stores import KeyPair, Source, chain, key_pair, private_key, trusted_certificates
 
 logger = logging.getLogger(__name__)
@@ -303,3 +303,27 @@ def _reason(error: ssl.SSLError) -> str:
 
 def _refuse(option: str, text: str) -> NoReturn:
     raise OptionError(f"option {option}: {text}", option=option)
+
+
+TLS_1_3_SUITES: Final = frozenset({"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"})
+"""The suites that OpenSSL offers. It supports the two CCM suites but does not offer them."""
+
+_IETF: Final = re.compile(r"TLS_(?P<exchange>[A-Z_]+?)_WITH_(?P<cipher>\w+?)(?:_(?P<digest>SHA\d*))?")
+
+
+def openssl_name(name: str) -> str:
+    """Returns OpenSSL's name for a suite of TLS 1.2; a name that is not in IETF notation is returned unchanged.
+
+    OpenSSL 3.2 accepts both. Only suites in which the server has a certificate are translated.
+    """
+    found = _IETF.fullmatch(name)
+    if found is None:
+        return name
+    exchange = found["exchange"].replace("_", "-")
+    # AES_128 and CAMELLIA_256 are one word; CBC goes without saying.
+    cipher = re.sub(r"(AES|CAMELLIA|ARIA|CCM)_(\d+)", r"\1\2", found["cipher"]).replace("_CBC", "").replace("_", "-")
+    if exchange == "RSA" or (exchange == "ECDHE-RSA" and cipher.startswith("ARIA")):
+        exchange = exchange.removesuffix("RSA").removesuffix("-")
+    # The digest in ChaCha20's names is that of the key derivation, of which there is no choice.
+    digest = "" if cipher.startswith("CHACHA20") else found["digest"]
+    return "-".join(filter(None, (exchange, cipher, digest)))

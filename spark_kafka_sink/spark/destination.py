@@ -111,7 +111,7 @@ def spark_fields(fields: Iterable[t.StructField]) -> tuple[Field, ...]:
 
 def schema_fields(schema: object) -> tuple[Field, ...]:
     """Returns the fields of an Avro record or a JSON object. Empty for anything else, such as Protobuf, and without a schema."""
-    from spark_kafka_sink.formats.schemas.resolved_schema import ResolvedSchema  # 40 ms, and for writes only
+    from spark_kafka_sink.formats.schema_serializer import ResolvedSchema  # 40 ms, and for writes only
 
     if not isinstance(schema, ResolvedSchema) or schema.format not in ("avro", "json-schema"):
         return ()

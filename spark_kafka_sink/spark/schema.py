@@ -16,8 +16,16 @@ from pyspark.sql import types as t
 
 from spark_kafka_sink.errors import SchemaError, SerializationError
 from spark_kafka_sink.options.option import nearest
-from spark_kafka_sink.options.record_options import KEY_COLUMNS, NAMED_COLUMNS, TOMBSTONE_COLUMN, VALUE_COLUMNS, RecordOptions
-from spark_kafka_sink.options.trace_options import TRACE_HEADER, TRACEPARENT, TraceHeader
+from spark_kafka_sink.options.record_options import (
+    KEY_COLUMNS,
+    NAMED_COLUMNS,
+    TOMBSTONE_COLUMN,
+    TRACE_HEADER,
+    TRACEPARENT,
+    VALUE_COLUMNS,
+    RecordOptions,
+    TraceHeader,
+)
 from spark_kafka_sink.producer.serializers.json_columns import why_not_json
 from spark_kafka_sink.producer.serializers.serializer import Serializer
 from spark_kafka_sink.spark.column_types import (

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from spark_kafka_sink.errors import RecordError
-from spark_kafka_sink.options.trace_options import FORM, NOT_VALID, RESERVED, TRACEPARENT, TraceHeader
+from spark_kafka_sink.options.record_options import FORM, NOT_VALID, RESERVED, TRACEPARENT, TraceHeader
 from spark_kafka_sink.records.added_headers import with_header_column, without_headers
 from spark_kafka_sink.records.arrow_arrays import array_of_numbers
 from spark_kafka_sink.records.columns import FixedHeaders

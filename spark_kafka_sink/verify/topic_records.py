@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
 from spark_kafka_sink.errors import InstallationError, OptionError
-from spark_kafka_sink.formats.schemas.formats import schema_format
+from spark_kafka_sink.formats.schema_format import schema_format
 from spark_kafka_sink.installation import check_extra
 from spark_kafka_sink.options.sink_options import SinkOptions
 from spark_kafka_sink.producer.serializers.json_serializer import JsonSerializer

@@ -19,7 +19,7 @@ from spark_kafka_sink.protocol.apis.sasl import (
     SaslHandshakeResponse,
 )
 from spark_kafka_sink.protocol.messages import decode_response, encode_response
-from spark_kafka_sink.security.sasl.mechanisms import open_mechanism
+from spark_kafka_sink.security.sasl.mechanism import open_mechanism
 from tests.client.sasl import LOGIN, PASSWORD
 
 LOGINS = 50_000

@@ -10,7 +10,7 @@ import pytest
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.exactly_once import failpoints
 from spark_kafka_sink.exactly_once.commit_log import CommitLog
-from spark_kafka_sink.options.commit_log_options import CommitLogSettings
+from spark_kafka_sink.options.guarantee_options import CommitLogSettings
 from tests.exactly_once.opened import client_of, new_id
 from tests.exactly_once.queries import Cut, CutError, Query
 from tests.kafka.embedded import EmbeddedKafka

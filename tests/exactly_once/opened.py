@@ -11,7 +11,7 @@ from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTr
 from spark_kafka_sink.exactly_once.log_writer import LogWriter
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
-from spark_kafka_sink.options.commit_log_options import CommitLogSettings
+from spark_kafka_sink.options.guarantee_options import CommitLogSettings
 from spark_kafka_sink.options.producer_options import producer_config
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 from spark_kafka_sink.records.small_batch import NewRecord

@@ -17,7 +17,7 @@ from spark_kafka_sink.exactly_once.committer import CommitReport, Committer
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.exactly_once.transactional_ids import Slots, TransactionalIds
-from spark_kafka_sink.options.commit_log_options import CommitLogSettings
+from spark_kafka_sink.options.guarantee_options import CommitLogSettings
 from tests.exactly_once.opened import opened, soon
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic

@@ -17,7 +17,7 @@ from spark_kafka_sink.exactly_once.commit_log import CommitLog, partition_of
 from spark_kafka_sink.exactly_once.commit_record import State, encode_key
 from spark_kafka_sink.exactly_once.log_writer import ClaimLostError, LogWriter
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
-from spark_kafka_sink.options.commit_log_options import CommitLogSettings
+from spark_kafka_sink.options.guarantee_options import CommitLogSettings
 from spark_kafka_sink.options.producer_options import ProducerConfig, producer_config
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.records.small_batch import NewRecord

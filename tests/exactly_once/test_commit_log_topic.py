@@ -21,7 +21,7 @@ from spark_kafka_sink.exactly_once.commit_log import CommitLog
 from spark_kafka_sink.exactly_once.commit_log_topic import CommitLogDeletedError, leader_of
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
-from spark_kafka_sink.options.commit_log_options import CommitLogSettings
+from spark_kafka_sink.options.guarantee_options import CommitLogSettings
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.apis.init_producer_id import INIT_PRODUCER_ID
 from spark_kafka_sink.protocol.apis.metadata import MetadataResponse

@@ -15,7 +15,7 @@ from spark_kafka_sink.exactly_once.committer import Committer
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
-from spark_kafka_sink.options.commit_log_options import CommitLogSettings
+from spark_kafka_sink.options.guarantee_options import CommitLogSettings
 from tests.exactly_once.opened import new_id, opened, soon
 from tests.exactly_once.queries import PREFIX, Cut, Query
 from tests.kafka.fixtures import NewTopic

@@ -14,7 +14,7 @@ from spark_kafka_sink.exactly_once.commit_record import CommitRecord, State
 from spark_kafka_sink.exactly_once.log_reader import committed_records
 from spark_kafka_sink.exactly_once.log_writer import ClaimLostError
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
-from spark_kafka_sink.options.commit_log_options import CommitLogSettings
+from spark_kafka_sink.options.guarantee_options import CommitLogSettings
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.apis.fetch import AbortedTransaction, PartitionData
 from spark_kafka_sink.protocol.wire_types import ZERO_UUID

@@ -11,7 +11,7 @@ from spark_kafka_sink.errors import AuthorizationError, KafkaSinkError
 from spark_kafka_sink.exactly_once.commit_log import CommitLog, last_records_of
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
-from spark_kafka_sink.options.commit_log_options import CommitLogSettings
+from spark_kafka_sink.options.guarantee_options import CommitLogSettings
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode

@@ -9,7 +9,7 @@ import pytest
 
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.exactly_once.commit_log import CommitLog
-from spark_kafka_sink.options.commit_log_options import CommitLogSettings
+from spark_kafka_sink.options.guarantee_options import CommitLogSettings
 from tests.exactly_once.opened import client_of, new_id, soon
 from tests.exactly_once.queries import Query
 from tests.faults.exactly_once.driver import Fleet

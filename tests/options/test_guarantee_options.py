@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 
 from spark_kafka_sink.errors import OptionError
-from spark_kafka_sink.options.commit_log_options import CommitLogSettings
-from spark_kafka_sink.options.guarantee_options import ExactlyOnce, Guarantee
+from spark_kafka_sink.options.guarantee_options import CommitLogSettings, ExactlyOnce, Guarantee
 from spark_kafka_sink.options.sink_options import SinkOptions, sink_options
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 
 from spark_kafka_sink.errors import RegistryError
-from spark_kafka_sink.registry.references import MAX_REFERENCES, SchemaReference, SchemaText, resolved
+from spark_kafka_sink.registry.response_bodies import MAX_REFERENCES, SchemaReference, SchemaText, resolved
 
 
 def using(*names: str) -> SchemaText:

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from spark_kafka_sink.security.cipher_suites import TLS_1_3_SUITES, openssl_name
+from spark_kafka_sink.security.tls_context import TLS_1_3_SUITES, openssl_name
 from tests.every import every
 
 openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="there is no program openssl")

@@ -8,8 +8,7 @@ import pytest
 
 from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.options.security_config import SecurityConfig, security_config
-from spark_kafka_sink.security.credentials import user_and_password
-from spark_kafka_sink.security.jaas import jaas_of
+from spark_kafka_sink.security.credentials import jaas_of, user_and_password
 
 PASSWORD = "a\"b'c\\d;${env:NOT_THERE}"
 

@@ -18,7 +18,7 @@ import spark_kafka_sink as sks
 from spark_kafka_sink.broker import BrokerConfig, EmbeddedBroker
 from spark_kafka_sink.errors import KafkaSinkError, UsageError
 from spark_kafka_sink.exporters.openlineage import emit_lineage
-from spark_kafka_sink.formats.schemas.resolved_schema import ResolvedSchema
+from spark_kafka_sink.formats.schema_serializer import ResolvedSchema
 from spark_kafka_sink.options.sink_options import sink_options
 from spark_kafka_sink.spark.destination import Destination, Field, destination, schema_fields
 from spark_kafka_sink.spark.driver.metrics import DeliveryMetrics

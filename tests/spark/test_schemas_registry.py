@@ -12,8 +12,8 @@ from pyspark.sql import types as t
 from spark_kafka_sink.errors import OptionError, RegistryError, RegistryTimeoutError, SchemaError, SchemaIncompatibleError
 from spark_kafka_sink.options.registry_options import registry_config
 from spark_kafka_sink.options.sink_options import SinkOptions, sink_options
-from spark_kafka_sink.registry.references import SchemaReference, SchemaText
 from spark_kafka_sink.registry.registry_client import RegistryClient
+from spark_kafka_sink.registry.response_bodies import SchemaReference, SchemaText
 from spark_kafka_sink.spark.driver.checks.context import CheckContext, client_for
 from spark_kafka_sink.spark.driver.checks.report import CheckLine
 from spark_kafka_sink.spark.driver.checks.schema_registry import check_registry

@@ -23,8 +23,8 @@ from pyspark.sql import types as t
 import spark_kafka_sink as sks
 from spark_kafka_sink.errors import KafkaSinkError, OptionError, RecordError, SchemaError
 from spark_kafka_sink.exactly_once.row_checksum import RowChecksum
+from spark_kafka_sink.options.record_options import is_traceparent, trace_options
 from spark_kafka_sink.options.sink_options import SinkOptions, sink_options
-from spark_kafka_sink.options.trace_options import is_traceparent, trace_options
 from spark_kafka_sink.spark.schema import SinkSchema, sink_schema
 from spark_kafka_sink.spark.task.columns import records_by_topic
 from spark_kafka_sink.spark.task.row_splitting import split_batch

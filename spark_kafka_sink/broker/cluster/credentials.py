@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from spark_kafka_sink.security.sasl.scram_messages import MIN_ITERATIONS, SCRAM_HASHES, client_key, server_key, stored_key
+from spark_kafka_sink.security.sasl.scram import MIN_ITERATIONS, SCRAM_HASHES, client_key, server_key, stored_key
 
 ITERATIONS: Final = MIN_ITERATIONS
 """The number of iterations. Kafka's tools use the minimum."""

@@ -35,7 +35,7 @@ from spark_kafka_sink.protocol.apis.sasl import (
     ScramCredentialUpsertion,
 )
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.security.sasl.scram_messages import SCRAM_HASHES
+from spark_kafka_sink.security.sasl.scram import SCRAM_HASHES
 
 
 def handle_sasl_handshake(services: BrokerServices, request: Request) -> SaslHandshakeResponse | None:

@@ -15,7 +15,7 @@ from typing import Any, Final, Self
 
 from spark_kafka_sink.broker.registry.registry_schemas import check_schema, misfits, serialized
 from spark_kafka_sink.errors import InstallationError, SchemaError, UsageError
-from spark_kafka_sink.registry.references import SchemaReference, SchemaText
+from spark_kafka_sink.registry.response_bodies import SchemaReference, SchemaText
 
 CONTENT_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 LEVELS: Final = ("NONE", "BACKWARD", "BACKWARD_TRANSITIVE", "FORWARD", "FORWARD_TRANSITIVE", "FULL", "FULL_TRANSITIVE")

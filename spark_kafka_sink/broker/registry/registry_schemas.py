@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from spark_kafka_sink.errors import InstallationError, RegistryError, SchemaError
-from spark_kafka_sink.registry.references import SchemaReference, SchemaText, resolved
+from spark_kafka_sink.registry.response_bodies import SchemaReference, SchemaText, resolved
 
 Find = Callable[[SchemaReference], SchemaText]
 """Returns a schema of the registry."""

@@ -12,7 +12,7 @@ from enum import Enum, auto
 from typing import Final
 
 from spark_kafka_sink.broker.cluster.credentials import Credentials, ScramCredential
-from spark_kafka_sink.security.sasl.scram_messages import (
+from spark_kafka_sink.security.sasl.scram import (
     BASE64,
     EXTENSIONS,
     NAME,

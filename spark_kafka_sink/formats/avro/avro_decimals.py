@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from spark_kafka_sink.formats.avro.avro_schema import Logical
-from spark_kafka_sink.formats.schemas.kernel import Kernel, MisfitError
+from spark_kafka_sink.formats.nodes import Kernel, MisfitError
 from spark_kafka_sink.producer.serializers.arrays import binary_array, first_invalid, fixed_width_array
 from spark_kafka_sink.producer.serializers.bad_row import BadRowError
 from spark_kafka_sink.records.arrow_arrays import byte_lengths, numbers, valid_mask

@@ -19,7 +19,7 @@ from spark_kafka_sink.formats.avro.avro_schema import (
     Record,
     Union,
 )
-from spark_kafka_sink.formats.schemas.kernel import MisfitError
+from spark_kafka_sink.formats.nodes import MisfitError
 from spark_kafka_sink.records.varints import varint
 
 _LARGEST: Final = 100_000

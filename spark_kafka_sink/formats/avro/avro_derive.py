@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
 
 import pyarrow as pa
 
-from spark_kafka_sink.errors import SchemaError
-from spark_kafka_sink.formats.avro.avro_schema import NAME, Array, AvroType, Fixed, Map, Primitive, Record
+from spark_kafka_sink.formats.avro.avro_schema import Array, AvroType, Fixed, Map, Primitive, Record
+from spark_kafka_sink.formats.fit import Derivation, check_full_name, comment_of, unused
 from spark_kafka_sink.producer.serializers.arrays import is_list, is_text, is_uuid
 
 _UNITS = {"s": "millis", "ms": "millis", "us": "micros", "ns": "nanos"}
@@ -29,13 +28,10 @@ def derive(kind: pa.DataType, name: str, *, nullable: bool = False) -> str:
     Raises:
         SchemaError: Avro has no such name or type. The text names each column.
     """
+    check_full_name(name, "Avro")
     walk = _Walk()
-    if not all(NAME.fullmatch(part) for part in name.split(".")):
-        raise SchemaError(f"{name!r} is not a valid Avro name: each part must match {NAME.pattern}", name=name)
     found = walk.type_of(kind, name, "")
-    if walk.problems:
-        lines = "".join(f"\n  {path}: {problem}" for path, problem in walk.problems)
-        raise SchemaError(f"Avro cannot hold the columns:{lines}", fields=tuple(path for path, _ in walk.problems))
+    walk.end("Avro")
     return json.dumps(["null", found] if nullable and found != "null" else found, ensure_ascii=False)
 
 
@@ -75,11 +71,11 @@ def is_natural(schema: AvroType, kind: pa.DataType) -> bool:
             return False
 
 
-class _Walk:
-    """Walks over a type. It keeps the names of records and the columns that Avro cannot hold."""
+class _Walk(Derivation):
+    """Walks over a type. It keeps the names of records, because `a_b.c` and `a.b_c` would be one."""
 
     def __init__(self) -> None:
-        self.problems: list[tuple[str, str]] = []
+        super().__init__()
         self._names: set[str] = set()
 
     def type_of(self, kind: pa.DataType, name: str, path: str) -> Any:
@@ -91,54 +87,35 @@ class _Walk:
             return {"type": "array", "items": self._field_type(kind.value_field, name, f"{path}[]")}
         if pa.types.is_map(kind):
             if not is_text(kind.key_type):
-                self._problem(path, f"the keys of a map are {kind.key_type}, must be string")
+                self.problem(path, f"the keys of a map are {kind.key_type}, must be string")
             return {"type": "map", "values": self._field_type(kind.item_field, name, f"{path}[]")}
         if pa.types.is_fixed_size_binary(kind):
-            return {"type": "fixed", "name": self._unique(name), "size": kind.byte_width}
+            return {"type": "fixed", "name": unused(name, self._names, "_"), "size": kind.byte_width}
         found = natural(kind)
         if found is None:
-            self._problem(path, f"Avro has no type for {kind}: cast it, for example to string")
+            self.problem(path, f"Avro has no type for {kind}: cast it, for example to string")
         return found
 
     def _record(self, kind: pa.DataType, name: str, path: str) -> dict[str, Any]:
-        record = self._unique(name)
+        record = unused(name, self._names, "_")
         fields: list[dict[str, Any]] = []
         for index in range(kind.num_fields):
             field = kind.field(index)
             inside = f"{path}.{field.name}"
-            if not NAME.fullmatch(field.name):
-                self._problem(inside, f"is not a valid Avro name: rename it, for example to {_valid_name(field.name)}")
+            self.check_name(field.name, inside, "Avro")
             if any(one["name"] == field.name for one in fields):
-                self._problem(inside, "two columns have this name")
+                self.problem(inside, "two columns have this name")
             found = {"name": field.name, "type": self._field_type(field, f"{name}_{field.name}", inside)}
             if isinstance(found["type"], list):
                 found["default"] = None
-            comment = (field.metadata or {}).get(b"comment")
-            if comment:
-                found["doc"] = comment.decode(errors="replace")
+            if comment := comment_of(field):
+                found["doc"] = comment
             fields.append(found)
         return {"type": "record", "name": record, "fields": fields}
 
     def _field_type(self, field: pa.Field, name: str, path: str) -> Any:
         found = self.type_of(field.type, name, path)
         return ["null", found] if field.nullable and found != "null" else found
-
-    def _unique(self, name: str) -> str:
-        """Returns the name, with a number if another record has it: `a_b.c` and `a.b_c` would be one."""
-        number, found = 1, name
-        while found in self._names:
-            number += 1
-            found = f"{name}_{number}"
-        self._names.add(found)
-        return found
-
-    def _problem(self, path: str, problem: str) -> None:
-        self.problems.append((path.lstrip(".") or "the value", problem))
-
-
-def _valid_name(name: str) -> str:
-    text = re.sub(r"[^A-Za-z0-9_]", "_", name)
-    return text if NAME.fullmatch(text) else f"_{text}"
 
 
 _PLAIN = (

@@ -34,9 +34,8 @@ from spark_kafka_sink.formats.avro.avro_schema import (
     Union,
     is_null,
 )
-from spark_kafka_sink.formats.schemas.fit import NodePlan, Walk
-from spark_kafka_sink.formats.schemas.kernel import MisfitError
-from spark_kafka_sink.formats.schemas.nodes import DictionaryNode, Node
+from spark_kafka_sink.formats.fit import NodePlan, Walk
+from spark_kafka_sink.formats.nodes import DictionaryNode, MisfitError, Node
 from spark_kafka_sink.producer.serializers.arrays import is_list, is_text
 
 _NULL_REFUSED: Final = "it has only nulls, and the schema does not allow null"

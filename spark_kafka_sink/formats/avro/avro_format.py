@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,11 +12,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from spark_kafka_sink.formats.avro.avro_derive import derive
-from spark_kafka_sink.formats.avro.avro_differences import differences
 from spark_kafka_sink.formats.avro.avro_fit import fit
 from spark_kafka_sink.formats.avro.avro_schema import Primitive, full_name, parse
 from spark_kafka_sink.formats.avro.avro_single import encode_value
-from spark_kafka_sink.formats.schemas.schema_format import ColumnPlan, Latest, LoadedSchema, SchemaFormat
+from spark_kafka_sink.formats.schema_format import NAME_DIFFERS, ColumnPlan, Latest, LoadedSchema, SchemaFormat, compared
 from spark_kafka_sink.producer.serializers.arrays import binary_array, joined
 from spark_kafka_sink.records.arrow_arrays import offsets_of, scalar_of_bytes, valid_mask
 
@@ -29,13 +28,15 @@ class AvroFormat(SchemaFormat):
 
     name = "avro"
     kind = "AVRO"
-    differences = staticmethod(differences)
 
     def load(self, text: str, named: Mapping[str, str]) -> LoadedAvro:
         return LoadedAvro(text, named)
 
     def derived(self, kind: pa.DataType, name: str, latest: Latest) -> str:
         return derive(kind, name)
+
+    def differences(self, old: str, new: str) -> list[str]:
+        return differences(old, new)
 
     def inline_rules(self, text: str) -> list[str]:
         found: list[str] = []
@@ -104,3 +105,75 @@ def varint_widths(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
     for width in range(1, _WIDEST):
         widths += sizes - width >= 1 << (7 * width - 1)
     return widths
+
+
+def differences(old: str, new: str) -> list[str]:
+    """Returns what `SchemaFormat.differences` does."""
+    try:
+        schemas = [json.loads(text) for text in (old, new)]
+        before, after = (dict(_fields(schema, "", set())) for schema in schemas)
+    except (ValueError, TypeError, KeyError, RecursionError):  # another format, or no valid schema
+        return []
+    was, now = map(_record_name, schemas)
+    name = [f"{NAME_DIFFERS}: was {was}, is {now}"] if was is not None and now is not None and was != now else []
+    was_kind, is_kind = ({path: kind for path, (kind, _) in fields.items()} for fields in (before, after))
+    return name + compared(was_kind, is_kind, {path: f", {default} a default" for path, (_, default) in after.items()})
+
+
+def _record_name(schema: Any) -> str | None:
+    """Returns the full name of a record. Readers find records by it, so a registry refuses another one."""
+    if not isinstance(schema, dict) or schema.get("type") not in ("record", "error") or not isinstance(schema.get("name"), str):
+        return None
+    name, namespace = schema["name"], schema.get("namespace")
+    return f"{namespace}.{name}" if isinstance(namespace, str) and namespace and "." not in name else name
+
+
+def _fields(schema: Any, path: str, known: set[str]) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Yields the fields of all records below a type. `known` has the records that were met, so recursion ends."""
+    if isinstance(schema, list):
+        for branch in schema:
+            yield from _fields(branch, path, known)
+        return
+    if not isinstance(schema, dict):
+        return
+    kind = schema["type"]
+    if kind == "array":
+        yield from _fields(schema["items"], f"{path}[]", known)
+    elif kind == "map":
+        yield from _fields(schema["values"], f"{path}{{}}", known)
+    elif kind == "record":
+        if schema["name"] in known:
+            return
+        known.add(schema["name"])
+        for field in schema["fields"]:
+            inner = f"{path}.{field['name']}".lstrip(".")
+            yield inner, (_kind(field["type"]), "with" if "default" in field else "without")
+            yield from _fields(field["type"], inner, known)
+    elif not isinstance(kind, str):
+        yield from _fields(kind, path, known)
+
+
+def _kind(schema: Any) -> str:
+    """Returns a type in words. A record inside has its fields on lines of their own."""
+    if isinstance(schema, list):
+        return " or ".join(map(_kind, schema))
+    if not isinstance(schema, dict):
+        return str(schema)
+    kind = schema["type"]
+    if "logicalType" in schema:
+        details = ", ".join(f"{schema[name]}" for name in ("precision", "scale") if name in schema)
+        return f"{schema['logicalType']}({details}) in {_base(schema)}" if details else f"{schema['logicalType']}"
+    if kind == "array":
+        return f"array of {_kind(schema['items'])}"
+    if kind == "map":
+        return f"map of {_kind(schema['values'])}"
+    return _base(schema)
+
+
+def _base(schema: dict[str, Any]) -> str:
+    kind = schema["type"]
+    if kind == "fixed":
+        return f"fixed({schema['size']}) {schema['name']}"
+    if kind == "enum":
+        return f"enum {schema['name']} of {', '.join(schema['symbols'])}"
+    return f"{kind} {schema['name']}" if kind == "record" else _kind(kind)

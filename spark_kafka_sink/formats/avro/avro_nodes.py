@@ -14,16 +14,16 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from spark_kafka_sink.formats.schemas.kernel import Kernel
-from spark_kafka_sink.formats.schemas.nodes import Node, encoded
+from spark_kafka_sink.formats.nodes import Kernel, Node, check_nulls, encoded, rows_of
 from spark_kafka_sink.producer.serializers.arrays import entries_of, first_row, list_parts, place_in_list
 from spark_kafka_sink.producer.serializers.bad_row import BadRowError
 from spark_kafka_sink.producer.serializers.map_keys import check_keys
-from spark_kafka_sink.records.arrow_arrays import byte_lengths, offsets_of, valid_mask, validity
+from spark_kafka_sink.records.arrow_arrays import byte_lengths, valid_mask, validity
 from spark_kafka_sink.records.concat import Views, column_views
 from spark_kafka_sink.records.parts import Part, Present, constant, masked
 from spark_kafka_sink.records.varints import ZERO_BYTE, Packed, varints
 
+_NO_NULL: Final = "is null, and the schema does not allow null"
 MOST_BRANCHES: Final = 64  # so that the index of a union's branch is one byte
 
 
@@ -34,7 +34,7 @@ class Leaf(Node):
     kernel: Kernel
 
     def parts(self, column: pa.Array, present: Present | None) -> Sequence[Part]:
-        _check_no_nulls(column, present)
+        check_nulls(column, present, _NO_NULL)
         parts = self.kernel(column, present)
         # Views have no bytes in null rows.
         return parts if present is None else [one if isinstance(one, Views) else masked([one], present)[0] for one in parts]
@@ -63,7 +63,7 @@ class UnionNode(Node):
 
     def parts(self, column: pa.Array, present: Present | None) -> Sequence[Part]:
         if self.null is None:
-            _check_no_nulls(column, present)
+            check_nulls(column, present, _NO_NULL)
             assert self.node is not None
             return [*masked([_index(self.branch)], present), *self.node.parts(column, present)]
         if self.node is None or column.null_count == len(column):
@@ -120,7 +120,7 @@ class RecordNode(Node):
     fields: Sequence[tuple[str, int, Node] | bytes]
 
     def parts(self, column: pa.Array, present: Present | None) -> Sequence[Part]:
-        _check_no_nulls(column, present)
+        check_nulls(column, present, _NO_NULL)
         children = column.flatten()
         parts: list[Part] = []
         for field in self.fields:
@@ -142,7 +142,7 @@ class ArrayNode(Node):
     items: Node
 
     def parts(self, column: pa.Array, present: Present | None) -> Sequence[Part]:
-        _check_no_nulls(column, present)
+        check_nulls(column, present, _NO_NULL)
         elements, starts = list_parts(column)
         return _blocks(self.items, elements, starts, present)
 
@@ -154,7 +154,7 @@ class MapNode(Node):
     entries: RecordNode
 
     def parts(self, column: pa.Array, present: Present | None) -> Sequence[Part]:
-        _check_no_nulls(column, present)
+        check_nulls(column, present, _NO_NULL)
         elements, starts = list_parts(entries_of(column))
         check_keys(elements.flatten()[0], starts)
         return _blocks(self.entries, elements, starts, present)
@@ -169,8 +169,7 @@ def _blocks(node: Node, elements: pa.Array, starts: NDArray[np.int64], present: 
     except BadRowError as bad:
         row, place = place_in_list(starts, bad.row)
         raise bad.inside(row, f"[{place}]") from None
-    rows = len(starts) - 1
-    held = pa.Array.from_buffers(items.type, rows, [None, pa.py_buffer(offsets_of(items)[starts]), items.buffers()[2]])
+    held = rows_of(items, starts)
     counts = np.diff(starts)
     has_any = counts > 0
     end = [ZERO_BYTE] if has_any.all() else masked([ZERO_BYTE], Present.of(has_any))
@@ -179,14 +178,3 @@ def _blocks(node: Node, elements: pa.Array, starts: NDArray[np.int64], present: 
 
 def _index(branch: int) -> Part:
     return Packed(2 * branch, 8, 1)
-
-
-def _check_no_nulls(column: pa.Array, present: Present | None) -> None:
-    """Raises BadRowError for the first present row that is null."""
-    allowed = 0 if present is None else len(column) - present.count
-    if column.null_count <= allowed:
-        return
-    missing = ~validity(column)
-    bad = first_row(missing if present is None else missing & present.rows)
-    if bad is not None:
-        raise BadRowError(bad, "is null, and the schema does not allow null")

@@ -6,7 +6,7 @@ A kernel takes a column with at least one present row. In the other rows, a `Pac
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -15,31 +15,32 @@ from numpy.typing import NDArray
 
 from spark_kafka_sink.formats.avro.avro_decimals import decimal_kernel
 from spark_kafka_sink.formats.avro.avro_schema import Enum, Fixed, Logical, Primitive
-from spark_kafka_sink.formats.avro.avro_uuids import uuid_kernel
-from spark_kafka_sink.formats.schemas.kernel import Kernel, MisfitError, filled, listed
+from spark_kafka_sink.formats.nodes import (
+    MS_PER_DAY,
+    PER_SECOND,
+    WHOLE,
+    Kernel,
+    MisfitError,
+    bits,
+    check_range,
+    filled,
+    listed,
+    plain,
+    plain_text,
+    symbol_places,
+)
 from spark_kafka_sink.options.option import INT32_MAX
-from spark_kafka_sink.producer.serializers.arrays import first_not_utf8, first_row, is_binary, is_text
+from spark_kafka_sink.producer.serializers.arrays import first_not_utf8, first_row, fixed_width_array, is_binary, is_text, is_uuid
 from spark_kafka_sink.producer.serializers.bad_row import BadRowError
-from spark_kafka_sink.records.arrow_arrays import array_of_bytes, byte_lengths, numbers, valid_mask
-from spark_kafka_sink.records.concat import column_views
+from spark_kafka_sink.producer.serializers.text import UUID_TEXT, uuid_text
+from spark_kafka_sink.records.arrow_arrays import byte_lengths, numbers, offsets_of, valid_mask
+from spark_kafka_sink.records.concat import Views, column_views
 from spark_kafka_sink.records.parts import Part, Present
 from spark_kafka_sink.records.varints import Packed, varints
 
 _INT64_MAX: Final = 2**63 - 1
-_WHOLE: Final[Mapping[pa.DataType, type[np.integer[Any]]]] = {
-    pa.int8(): np.int8,
-    pa.int16(): np.int16,
-    pa.int32(): np.int32,
-    pa.int64(): np.int64,
-    pa.uint8(): np.uint8,
-    pa.uint16(): np.uint16,
-    pa.uint32(): np.uint32,
-    pa.uint64(): np.uint64,
-}
 _LIMITS: Final = {"int": (-INT32_MAX - 1, INT32_MAX), "long": (-_INT64_MAX - 1, _INT64_MAX)}
-_PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _PER_SECOND_OF_LOGICAL: Final = {"millis": 10**3, "micros": 10**6, "nanos": 10**9}
-_MS_PER_DAY: Final = 86_400_000
 
 
 def scalar_kernel(schema: Primitive | Fixed | Enum, kind: pa.DataType) -> Kernel:
@@ -69,32 +70,19 @@ def _logical(schema: Primitive | Fixed, logical: Logical, kind: pa.DataType) -> 
 def _boolean(kind: pa.DataType) -> Kernel:
     if not pa.types.is_boolean(kind):
         raise MisfitError("it must be boolean")
-    return _bits
-
-
-def _bits(column: pa.Array, _present: Present | None) -> Sequence[Part]:
-    start = column.offset // 8
-    skip = column.offset - 8 * start
-    data = np.frombuffer(column.buffers()[1], np.uint8, (skip + len(column) + 7) // 8, start)
-    return [Packed(np.unpackbits(data, count=skip + len(column), bitorder="little")[skip:].astype(np.uint64), 8, 1)]
+    return lambda column, _: [Packed(bits(column).astype(np.uint64), 8, 1)]
 
 
 def _whole(target: str) -> Callable[[pa.DataType], Kernel]:
-    least, greatest = _LIMITS[target]
-
     def fitted(kind: pa.DataType) -> Kernel:
-        dtype = _WHOLE.get(kind)
+        dtype = WHOLE.get(kind)
         if dtype is None:
             raise MisfitError(_not_whole(kind))
 
         def kernel(column: pa.Array, present: Present | None) -> Sequence[Part]:
             values = filled(numbers(column, dtype), present)
-            low, high = int(values.min()), int(values.max())
-            if low < least or high > greatest:
-                bad = first_row((values < least) | (values > greatest))
-                assert bad is not None
-                raise BadRowError(bad, f"{values[bad]} is out of range for {target}")
-            return varints(values.astype(np.int64, copy=False), (low, high))
+            extremes = check_range(values, _LIMITS[target], target)
+            return varints(values.astype(np.int64, copy=False), extremes)
 
         return kernel
 
@@ -130,30 +118,13 @@ def _double(kind: pa.DataType) -> Kernel:
 def _bytes(kind: pa.DataType) -> Kernel:
     if not is_binary(kind) and not is_text(kind):
         raise MisfitError("it must be binary")
-    return lambda column, _: _sized(_plain(column))
+    return lambda column, _: _sized(plain(column))
 
 
 def _string(kind: pa.DataType) -> Kernel:
     if not is_text(kind):
         raise MisfitError("it must be string")
-    return _text
-
-
-def _text(column: pa.Array, _present: Present | None) -> Sequence[Part]:
-    column = _plain(column)
-    bad = first_not_utf8(column)
-    if bad is not None:
-        raise BadRowError(bad, "text is not valid UTF-8")
-    return _sized(column)
-
-
-def _plain(column: pa.Array) -> pa.Array:
-    """Returns the same bytes in a type that has offsets."""
-    if pa.types.is_string_view(column.type):
-        return column.cast(pa.large_string())
-    if pa.types.is_binary_view(column.type) or pa.types.is_fixed_size_binary(column.type):
-        return column.cast(pa.large_binary())
-    return column
+    return lambda column, _: _sized(plain_text(column))
 
 
 def _sized(column: pa.Array) -> Sequence[Part]:
@@ -169,7 +140,7 @@ def _fixed(size: int, kind: pa.DataType) -> Kernel:
         raise MisfitError(f"it has {kind.byte_width} bytes, and the schema has {size}")
 
     def kernel(column: pa.Array, _present: Present | None) -> Sequence[Part]:
-        column = _plain(column)
+        column = plain(column)
         lengths = byte_lengths(column)
         if lengths.shortest != size or lengths.longest != size:
             bad = first_row((lengths.rows != size) & (lengths.rows >= 0))
@@ -183,19 +154,8 @@ def _fixed(size: int, kind: pa.DataType) -> Kernel:
 def _enum(schema: Enum, kind: pa.DataType) -> Kernel:
     if not is_text(kind):
         raise MisfitError("it must be string")
-    own = pa.string() if pa.types.is_string_view(kind) else kind
-    symbols = array_of_bytes([symbol.encode() for symbol in schema.symbols], own)
-
-    def kernel(column: pa.Array, present: Present | None) -> Sequence[Part]:
-        found = pc.index_in(column.cast(own), symbols)
-        known = valid_mask(found)
-        if known is not None:
-            bad = first_row(~known if present is None else present.rows & ~known)
-            if bad is not None:
-                raise BadRowError(bad, f"the text is not a symbol of {schema}: {listed(schema.symbols)}")
-        return varints(filled(numbers(found, np.int32), present).astype(np.int64))
-
-    return kernel
+    places = symbol_places(list(schema.symbols), kind, f"the text is not a symbol of {schema}: {listed(schema.symbols)}")
+    return lambda column, present: varints(places(column, present).astype(np.int64))
 
 
 # Dates and times
@@ -208,8 +168,8 @@ def _date(kind: pa.DataType) -> Kernel:
         raise MisfitError("it must be date")
 
     def kernel(column: pa.Array, present: Present | None) -> Sequence[Part]:
-        days = filled(numbers(column, np.int64), present) // _MS_PER_DAY
-        _check_range(days, *_LIMITS["int"], "a date")
+        days = filled(numbers(column, np.int64), present) // MS_PER_DAY
+        check_range(days, _LIMITS["int"], "a date")
         return varints(days)
 
     return kernel
@@ -234,7 +194,7 @@ def _timestamp(target: str, kind: pa.DataType) -> Kernel:
 
 def _scaled(kind: pa.DataType, target: str, *, exact: bool) -> Kernel:
     """Returns the kernel that changes units. exact: lost digits are an error. Otherwise, they are cut off towards the past."""
-    wanted, own = _PER_SECOND_OF_LOGICAL[target.rpartition("-")[2]], _PER_SECOND[kind.unit]
+    wanted, own = _PER_SECOND_OF_LOGICAL[target.rpartition("-")[2]], PER_SECOND[kind.unit]
     times, divisor = max(wanted // own, 1), max(own // wanted, 1)
     dtype = np.int32 if pa.types.is_time32(kind) else np.int64
     least, greatest = _LIMITS["int" if target == "time-millis" else "long"]
@@ -247,17 +207,10 @@ def _scaled(kind: pa.DataType, target: str, *, exact: bool) -> Kernel:
                 raise BadRowError(bad, f"the time has more digits than {target} can hold")
         if divisor > 1:
             values = values // divisor
-        _check_range(values, -(-least // times), greatest // times, target)
+        check_range(values, (-(-least // times), greatest // times), target)
         return varints(values * times if times > 1 else values)
 
     return kernel
-
-
-def _check_range(values: NDArray[np.int64], least: int, greatest: int, target: str) -> None:
-    if int(values.min()) < least or int(values.max()) > greatest:
-        bad = first_row((values < least) | (values > greatest))
-        assert bad is not None
-        raise BadRowError(bad, f"the value is out of range for {target}")
 
 
 _PRIMITIVES: Final[Mapping[str, Callable[[pa.DataType], Kernel]]] = {
@@ -269,3 +222,62 @@ _PRIMITIVES: Final[Mapping[str, Callable[[pa.DataType], Kernel]]] = {
     "bytes": _bytes,
     "string": _string,
 }
+
+
+_TEXT = 36
+_DIGITS = [place for place in range(_TEXT) if place not in (8, 13, 18, 23)]
+
+
+def uuid_kernel(kind: pa.DataType, *, as_text: bool) -> Kernel:
+    """Returns the kernel for columns of `kind`. as_text: writes Avro's string; otherwise, its fixed of 16 bytes."""
+    if is_text(kind):
+        return _text_of_text if as_text else _bytes_of_text
+    if not is_uuid(kind) and kind != pa.binary(16):
+        raise MisfitError("it must be string, fixed_size_binary[16] or arrow.uuid")
+    return _text_of_bytes if as_text else _bytes_of_bytes
+
+
+def _text_of_text(column: pa.Array, present: Present | None) -> Sequence[Part]:
+    return [*varints(_TEXT), _views(_checked(column, present))]
+
+
+def _text_of_bytes(column: pa.Array, _present: Present | None) -> Sequence[Part]:
+    return [*varints(_TEXT), _views(uuid_text(_storage(column)))]
+
+
+def _bytes_of_bytes(column: pa.Array, _present: Present | None) -> Sequence[Part]:
+    return [_views(_storage(column).cast(pa.binary()))]
+
+
+def _bytes_of_text(column: pa.Array, present: Present | None) -> Sequence[Part]:
+    column = _checked(column, present)
+    valid = valid_mask(column)
+    rows = np.arange(len(column)) if valid is None else np.flatnonzero(valid)
+    offsets = offsets_of(column)
+    data = np.frombuffer(column.buffers()[2], np.uint8)
+    digits = data[offsets[rows][:, None] + np.array(_DIGITS)]
+    halves = np.where(digits >= ord("a"), digits - (ord("a") - 10), digits - ord("0"))
+    found = np.zeros((len(column), 16), np.uint8)
+    found[rows] = halves[:, 0::2] << 4 | halves[:, 1::2]
+    return [_views(fixed_width_array(found, valid))]
+
+
+def _storage(column: pa.Array) -> pa.Array:
+    return column.storage if isinstance(column, pa.ExtensionArray) else column
+
+
+def _views(column: pa.Array) -> Views:
+    return column_views(column, byte_lengths(column), None)
+
+
+def _checked(column: pa.Array, present: Present | None) -> pa.Array:
+    """Returns the text as string in lower case. Raises BadRowError for the first row that is not a UUID."""
+    if pa.types.is_string_view(column.type):
+        column = column.cast(pa.string())
+    bad = first_not_utf8(column)
+    if bad is None:
+        fits = numbers(pc.match_substring_regex(column, UUID_TEXT).cast(pa.uint8()), np.bool_)
+        bad = first_row(~fits if present is None else present.rows & ~fits)
+    if bad is not None:
+        raise BadRowError(bad, "text is not a valid UUID (36 characters with dashes)")
+    return pc.ascii_lower(column)

@@ -7,7 +7,6 @@ suit its type is ignored. A recursive schema becomes a tree with a cycle, so typ
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,9 +14,8 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from spark_kafka_sink.errors import SchemaError
-from spark_kafka_sink.formats.schemas.schema_format import REFERENCE_IT
+from spark_kafka_sink.formats.schema_format import NAME, REFERENCE_IT
 
-NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 PRIMITIVES: Final = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 MISSING: Final = object()
 """The default of a field that has none, because None is the JSON null."""

@@ -14,6 +14,7 @@ from uuid import UUID
 
 import numpy as np
 
+from spark_kafka_sink.formats import single_values as single
 from spark_kafka_sink.formats.avro.avro_defaults import default_bytes
 from spark_kafka_sink.formats.avro.avro_schema import (
     MISSING,
@@ -27,9 +28,8 @@ from spark_kafka_sink.formats.avro.avro_schema import (
     Record,
     Union,
 )
-from spark_kafka_sink.formats.schemas import single_values as single
-from spark_kafka_sink.formats.schemas.kernel import MisfitError, listed
-from spark_kafka_sink.formats.schemas.single_values import BadValueError, refused
+from spark_kafka_sink.formats.nodes import MisfitError, listed
+from spark_kafka_sink.formats.single_values import BadValueError, refused
 from spark_kafka_sink.options.option import INT32_MAX
 from spark_kafka_sink.records.varints import varint
 

@@ -14,15 +14,22 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_kafka_sink.formats.fit import Walk, bad_row
 from spark_kafka_sink.formats.json_schema import json_kernels as kernels
 from spark_kafka_sink.formats.json_schema.json_document import Documents, Place, UnknownReferenceError
 from spark_kafka_sink.formats.json_schema.json_kernels import Check, Rows
-from spark_kafka_sink.formats.json_schema.json_types import HARMLESS, REFUSED_ALWAYS, Types, branches, has_type
+from spark_kafka_sink.formats.json_schema.json_types import (
+    HARMLESS,
+    REFUSED_ALWAYS,
+    Types,
+    branches,
+    has_type,
+    in_words,
+    with_article,
+)
 from spark_kafka_sink.formats.json_schema.json_values import VALUE_KEYWORDS, is_number, value_check
-from spark_kafka_sink.formats.json_schema.json_words import in_words, with_article
-from spark_kafka_sink.formats.schemas.fit import Walk, bad_row
-from spark_kafka_sink.formats.schemas.kernel import MisfitError
-from spark_kafka_sink.formats.schemas.schema_format import ColumnPlan
+from spark_kafka_sink.formats.nodes import MisfitError
+from spark_kafka_sink.formats.schema_format import ColumnPlan
 from spark_kafka_sink.producer.serializers.arrays import as_binary, is_list, is_text
 from spark_kafka_sink.producer.serializers.bad_row import BadRowError
 from spark_kafka_sink.producer.serializers.json_columns import json_texts, why_not_json

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from spark_kafka_sink.formats.json_schema.json_document import official
 from spark_kafka_sink.formats.json_schema.json_patterns import PatternError, translated
-from spark_kafka_sink.formats.json_schema.json_words import shown
+from spark_kafka_sink.formats.json_schema.json_types import shown
 
 if TYPE_CHECKING:
     from jsonschema import FormatChecker

@@ -12,9 +12,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from spark_kafka_sink.errors import SchemaError, SerializationError
-from spark_kafka_sink.formats.json_schema.json_formats import is_known, is_supported, supported, text_has_format
+from spark_kafka_sink.formats.json_schema.json_patterns import is_known, is_supported, supported, text_has_format
 from spark_kafka_sink.formats.json_schema.json_references import UsedSchema, Validator, pointer
-from spark_kafka_sink.formats.json_schema.json_words import shown, with_article
+from spark_kafka_sink.formats.json_schema.json_types import shown, with_article
 from spark_kafka_sink.installation import check_extra
 
 if TYPE_CHECKING:

@@ -5,11 +5,13 @@ Each place of a schema is judged once, because many references may lead to one p
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from decimal import Decimal
 from typing import Any, Final
 
 from spark_kafka_sink.formats.json_schema.json_document import Documents, Place, UnknownReferenceError
+from spark_kafka_sink.formats.schema_format import compared
 
 REFUSED_ALWAYS: Final = ("if", "not", "$dynamicRef", "$recursiveRef", "extends", "disallow")
 """Keywords that are supported for no type."""
@@ -136,3 +138,84 @@ def may_have_type(types: Any, written: str) -> bool:
     """Returns whether some values have it. 1.0 is an integer in most drafts."""
     names = types if isinstance(types, list) else [types]
     return has_type(names, written) or (written == "number" and "integer" in names)
+
+
+# Keywords that say nothing about values, and those whose schemas have lines of their own.
+_SILENT: Final = frozenset(
+    {"type", "properties", "required", "items", "additionalProperties", "title", "description", "default", "examples", "$comment"}
+    | {"$schema", "$id", "id", "$defs", "definitions", "deprecated", "readOnly", "writeOnly"}
+    | {"$anchor", "$dynamicAnchor", "$vocabulary", "contentMediaType", "contentSchema"}
+)
+_LONGEST: Final = 60
+
+
+def with_article(written: str) -> str:
+    """Returns a type in JSON with its article."""
+    return written if written == "null" else f"{'an' if written[0] in 'aeiou' else 'a'} {written}"
+
+
+def in_words(schema: Any, depth: int = 3) -> str:
+    """Returns the type of a schema, and its other keywords that restrict values. depth: how many levels of it."""
+    if depth == 0:
+        return "..."
+    if isinstance(schema, bool) or schema == {}:
+        return "nothing" if schema is False else "any type"
+    if not isinstance(schema, dict):
+        return "no schema"
+    kind = schema.get("type")
+    words = [" or ".join(map(str, kind)) if isinstance(kind, list) else str(kind)] if kind is not None else []
+    if schema.get("additionalProperties") is False:
+        words.append("no other properties")
+    words += [_restriction(name, value, depth) for name, value in schema.items() if name not in _SILENT and ":" not in name]
+    return ", ".join(words) or ("object" if "properties" in schema else "array" if "items" in schema else "any type")
+
+
+def _restriction(name: str, value: Any, depth: int) -> str:
+    if name in ("oneOf", "anyOf", "allOf") and isinstance(value, list):
+        return f"{name} of ({'; '.join(in_words(one, depth - 1) for one in value)})"
+    return f"{name} {shown(value)}".rstrip()
+
+
+def shown(value: Any) -> str:
+    """Returns the value of a keyword, cut if it is long."""
+    try:
+        text = value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
+    except RecursionError:
+        return ""
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+def differences(old: str, new: str) -> list[str]:
+    """Returns what `SchemaFormat.differences` does, for each property."""
+    try:
+        before, after = (dict(_parts("", json.loads(text))) for text in (old, new))
+    except (ValueError, TypeError, AttributeError, RecursionError):  # another format, or no valid schema
+        return []
+    return compared(before, after)
+
+
+def _parts(path: str, schema: Any, is_required: bool | None = None) -> Iterator[tuple[str, str]]:
+    """Yields a schema and all schemas below it. References are not followed: what they lead to has a path of its own.
+
+    is_required: None if it is not a property.
+    """
+    yield path, in_words(schema) + ("" if is_required is None else ", required" if is_required else ", not required")
+    yield from _below(path, schema)
+
+
+def _below(path: str, schema: Any) -> Iterator[tuple[str, str]]:
+    if not isinstance(schema, dict):
+        return
+    required = schema.get("required", [])
+    for name, inner in schema.get("properties", {}).items():
+        yield from _parts(f"{path}.{name}".lstrip("."), inner, name in required)
+    if isinstance(schema.get("items"), dict):
+        yield from _parts(f"{path}[]", schema["items"])
+    if isinstance(schema.get("additionalProperties"), dict):
+        yield from _parts(f"{path}{{}}", schema["additionalProperties"])
+    for keyword in ("allOf", "anyOf", "oneOf"):
+        for branch in schema.get(keyword, []):
+            yield from _below(path, branch)
+    for keyword in ("definitions", "$defs"):
+        for name, inner in schema.get(keyword, {}).items():
+            yield from _parts(f"#/{keyword}/{name}", inner)

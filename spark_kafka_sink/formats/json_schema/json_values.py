@@ -12,11 +12,10 @@ from typing import Any, Final
 import pyarrow as pa
 
 from spark_kafka_sink.formats.json_schema import json_kernels as kernels
-from spark_kafka_sink.formats.json_schema.json_formats import has_format, is_known, is_supported
 from spark_kafka_sink.formats.json_schema.json_kernels import Check
-from spark_kafka_sink.formats.json_schema.json_patterns import PatternError, translated
-from spark_kafka_sink.formats.json_schema.json_words import shown, with_article
-from spark_kafka_sink.formats.schemas.kernel import MisfitError, listed
+from spark_kafka_sink.formats.json_schema.json_patterns import PatternError, has_format, is_known, is_supported, translated
+from spark_kafka_sink.formats.json_schema.json_types import shown, with_article
+from spark_kafka_sink.formats.nodes import MisfitError, listed
 from spark_kafka_sink.producer.serializers.arrays import is_binary, is_text, is_uuid
 
 _BOUNDS: Final = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")

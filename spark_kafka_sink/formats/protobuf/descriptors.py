@@ -6,11 +6,11 @@ A schema is .proto text, or a FileDescriptorProto or FileDescriptorSet in base64
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from spark_kafka_sink.errors import SchemaError
+from spark_kafka_sink.errors import InstallationError, SchemaError
 from spark_kafka_sink.formats.protobuf.message_types import ENUM, MESSAGE, Enum, Field, Message, ProtobufSchema
 from spark_kafka_sink.formats.protobuf.proto_files import (
     LITERALS,
@@ -24,6 +24,7 @@ from spark_kafka_sink.formats.protobuf.proto_files import (
     with_known,
 )
 from spark_kafka_sink.formats.protobuf.protobuf_scalars import SIZED, WIRE_TYPES
+from spark_kafka_sink.formats.schema_format import compared
 from spark_kafka_sink.peer_text import quoted
 
 if TYPE_CHECKING:
@@ -231,3 +232,31 @@ def _uses_rules(message: Any, extensions: Sequence[Any]) -> bool:
             if any(_uses_rules(one, extensions) for one in inside):
                 return True
     return False
+
+
+def differences(old: str, new: str) -> list[str]:
+    """Returns what `SchemaFormat.differences` does, for the first message of each schema and those that it uses."""
+    try:
+        before, after = (dict(_fields(message_types(text, {}, None))) for text in (old, new))
+    except (SchemaError, InstallationError):  # another format, no valid schema, or one that needs others
+        return []
+    return compared(before, after)
+
+
+def _fields(schema: ProtobufSchema) -> Iterator[tuple[str, str]]:
+    """Yields path and type of each field. A message that is met again is not entered, so recursion ends."""
+    known = {schema.message}
+    waiting = [("", schema.root)]
+    for path, message in waiting:
+        for field in message.fields:
+            inside = f"{path}.{field.name}".lstrip(".")
+            yield inside, _kind(schema, field)
+            if field.kind == MESSAGE and field.type_name not in known:
+                known.add(field.type_name)
+                waiting.append((inside, schema.messages[field.type_name]))
+
+
+def _kind(schema: ProtobufSchema, field: Field) -> str:
+    label = "required " if field.required else "repeated " if field.repeated else ""
+    values = f" of {', '.join(name for name, _ in schema.enums[field.type_name].values)}" if field.kind == ENUM else ""
+    return f"{label}{field.element}{values} = {field.number}"

@@ -8,7 +8,7 @@ from dataclasses import astuple, dataclass, field, fields
 from typing import Any, Final
 
 from spark_kafka_sink.errors import SchemaError
-from spark_kafka_sink.formats.schemas.kernel import listed
+from spark_kafka_sink.formats.nodes import listed
 from spark_kafka_sink.records.varints import unsigned_varint, varint
 
 MESSAGE: Final = "message"

@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
 from spark_kafka_sink.errors import SchemaError
-from spark_kafka_sink.formats.schemas.schema_format import REFERENCE_IT, SchemaFile
+from spark_kafka_sink.formats.schema_format import REFERENCE_IT, SchemaFile
 from spark_kafka_sink.installation import check_extra
 from spark_kafka_sink.peer_text import quoted
 

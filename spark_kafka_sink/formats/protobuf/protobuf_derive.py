@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 from spark_kafka_sink.errors import SchemaError
+from spark_kafka_sink.formats.fit import Derivation, check_full_name, comment_of, unused
+from spark_kafka_sink.formats.schema_format import NAME
 from spark_kafka_sink.producer.serializers.arrays import is_binary, is_list, is_text, is_uuid
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
-NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _INDENT: Final = "  "
 _OWN_NUMBERS: Final = range(19_000, 20_000)  # Protobuf keeps them for itself
 _LAST_NUMBER: Final = 2**29 - 1
@@ -37,25 +37,22 @@ def derive(kind: pa.DataType, name: str, latest: tuple[str, Descriptor] | None =
     Raises:
         SchemaError: Protobuf has no such name or type, or no number for it. The text names each column.
     """
+    check_full_name(name, "Protobuf")
     parts = name.split(".")
-    if not all(NAME.fullmatch(part) for part in parts):
-        raise SchemaError(f"{name!r} is not a valid Protobuf name: each part must match {NAME.pattern}", name=name)
     if not pa.types.is_struct(kind):
         raise SchemaError(f"a Protobuf value is a message: use a struct or several columns instead of {kind}", type=str(kind))
     walk = _Walk(set(parts), latest)
     body = walk.message(kind, parts[-1], "")
-    if walk.problems:
-        lines = "".join(f"\n  {path}: {problem}" for path, problem in walk.problems)
-        raise SchemaError(f"Protobuf cannot hold the columns:{lines}", fields=tuple(path for path, _ in walk.problems))
+    walk.end("Protobuf")
     head = ['syntax = "proto3";', *([f"package {'.'.join(parts[:-1])};"] if len(parts) > 1 else [])]
     return "\n".join([*head, *(f'import "{path}";' for path in sorted(walk.imports)), "", *body, ""])
 
 
-class _Walk:
-    """Walks over a type. It keeps the imports, and the columns that Protobuf cannot hold."""
+class _Walk(Derivation):
+    """Walks over a type. It keeps the imports."""
 
     def __init__(self, around: set[str], latest: tuple[str, Descriptor] | None) -> None:
-        self.problems: list[tuple[str, str]] = []
+        super().__init__()
         self.imports: set[str] = set()
         self._around = around
         self._latest = latest
@@ -78,11 +75,11 @@ class _Walk:
             step = f"{path}.{member.name}"
             self._check_name(member.name, step, in_json)
             if member.name in entries:
-                self._problem(step, f"the message of the entries of {entries[member.name]} has this name: rename one of them")
+                self.problem(step, f"the message of the entries of {entries[member.name]} has this name: rename one of them")
             elif pa.types.is_map(member.type) and (other := entries[_entry(member.name)]) != member.name:
-                self._problem(step, f"the messages of the entries of {other} and of this map have one name: rename one of them")
+                self.problem(step, f"the messages of the entries of {other} and of this map have one name: rename one of them")
             elif pa.types.is_map(member.type) and NAME.fullmatch(member.name) and not NAME.fullmatch(_entry(member.name)):
-                self._problem(step, f"{_entry(member.name)}, the message of its entries, is not a valid Protobuf name: rename it")
+                self.problem(step, f"{_entry(member.name)}, the message of its entries, is not a valid Protobuf name: rename it")
             found, repeated = self._field_type(member.type, member.name, step, taken, inside)
             label = "repeated " if repeated else "optional " if member.nullable and not found.startswith("map<") else ""
             lines.append((number, [*_comment(member), f"{label}{found} {member.name} = {number};"]))
@@ -103,9 +100,9 @@ class _Walk:
             if name not in known:
                 highest = highest + 1 if highest + 1 not in _OWN_NUMBERS else _OWN_NUMBERS.stop
                 if name in reserved:
-                    self._problem(f"{path}.{name}", f"{version} reserves this name: rename the column, or give a schema")
+                    self.problem(f"{path}.{name}", f"{version} reserves this name: rename the column, or give a schema")
                 elif highest > _LAST_NUMBER:
-                    self._problem(f"{path}.{name}", f"{version} leaves no higher number for it: give a schema that has one")
+                    self.problem(f"{path}.{name}", f"{version} leaves no higher number for it: give a schema that has one")
             found.append(known.get(name, highest))
         goes = sorted((known[name], name) for name in known.keys() - set(names))
         ranges += [(number, number + 1) for number, _ in goes]
@@ -115,33 +112,30 @@ class _Walk:
 
     def _check_name(self, name: str, path: str, in_json: dict[str, str]) -> None:
         """Notes a name that a field cannot have. `in_json` has the earlier ones by their names in JSON."""
-        if not NAME.fullmatch(name):
-            valid = re.sub(r"[^A-Za-z0-9_]", "_", name)
-            valid = valid if NAME.fullmatch(valid) else f"_{valid}"
-            self._problem(path, f"is not a valid Protobuf name: rename it, for example to {valid}")
+        self.check_name(name, path, "Protobuf")
         own = _in_json(name)
         other = in_json.get(own)
         in_json[own] = name
         if other == name:
-            self._problem(path, "two columns have this name")
+            self.problem(path, "two columns have this name")
         elif other is not None:
-            self._problem(path, f"its name in JSON is that of {other}, which proto3 does not allow: rename one of them")
+            self.problem(path, f"its name in JSON is that of {other}, which proto3 does not allow: rename one of them")
 
     def _field_type(self, kind: pa.DataType, name: str, path: str, taken: set[str], inside: list[str]) -> tuple[str, bool]:
         """Returns the type of a field, and whether it is repeated. Adds messages to those inside."""
         if is_list(kind):
             element = kind.value_type
             if is_list(element) or pa.types.is_map(element):
-                self._problem(path, "Protobuf has no arrays of arrays or maps: wrap the inner ones in a struct")
+                self.problem(path, "Protobuf has no arrays of arrays or maps: wrap the inner ones in a struct")
                 return "", True
             return self._type(element, name, f"{path}[]", taken, inside), True
         if pa.types.is_map(kind):
             key, value = kind.key_type, kind.item_type
             if is_list(value) or pa.types.is_map(value):
-                self._problem(path, "Protobuf has no maps of arrays or maps: wrap the inner ones in a struct")
+                self.problem(path, "Protobuf has no maps of arrays or maps: wrap the inner ones in a struct")
                 return "", False
             if not (is_text(key) or pa.types.is_integer(key) or pa.types.is_boolean(key)):
-                self._problem(path, f"the keys of a map are {key}, must be string, a whole number or boolean")
+                self.problem(path, f"the keys of a map are {key}, must be string, a whole number or boolean")
             keys = self._type(key, name, f"{path}[]", taken, inside)
             return f"map<{keys}, {self._type(value, name, f'{path}[]', taken, inside)}>", False
         return self._type(kind, name, path, taken, inside), False
@@ -151,23 +145,19 @@ class _Walk:
         if pa.types.is_dictionary(kind):
             return self._type(kind.value_type, name, path, taken, inside)
         if pa.types.is_struct(kind):
-            message = _unused(_camel(name), taken)
-            taken.add(message)
+            message = unused(_camel(name), taken)
             inside += self.message(kind, message, path)
             return message
         for fits, found in _TYPES:
             if fits(kind):
                 return self._imported(found) if found.startswith("google.") else found
-        self._problem(path, f"Protobuf has no type for {kind}: cast it, for example to string")
+        self.problem(path, f"Protobuf has no type for {kind}: cast it, for example to string")
         return ""
 
     def _imported(self, message: str) -> str:
         """Returns how to write the name of one of Protobuf's own messages."""
         self.imports.add(f"{message.replace('.', '/').lower()}.proto")
         return f".{message}" if "google" in self._around else message
-
-    def _problem(self, path: str, problem: str) -> None:
-        self.problems.append((path.lstrip("."), problem))
 
 
 def _message_at(root: Descriptor | None, path: str) -> Descriptor | None:
@@ -201,10 +191,9 @@ def _range_text(numbers: tuple[int, int]) -> str:
 
 def _comment(field: pa.Field) -> list[str]:
     """Returns the lines of a field's comment, and the unit of a number that is none."""
-    text = (field.metadata or {}).get(b"comment", b"").decode(errors="replace")
     kind = field.type.value_type if is_list(field.type) else field.type
     unit = next((unit for fits, unit in _UNITS if fits(kind)), None)
-    lines = [*text.splitlines(), *([unit] if unit else [])]
+    lines = [*comment_of(field).splitlines(), *([unit] if unit else [])]
     return [f"// {''.join(each if each.isprintable() else ' ' for each in line)}".rstrip() for line in lines]
 
 
@@ -223,14 +212,6 @@ def _in_json(name: str) -> str:
 def _entry(name: str) -> str:
     """Returns the name that Protobuf's compiler gives to the message of a map's entries."""
     return "".join(part[:1].upper() + part[1:] for part in name.split("_")) + "Entry"
-
-
-def _unused(name: str, taken: set[str]) -> str:
-    number, found = 1, name
-    while found in taken:
-        number += 1
-        found = f"{name}{number}"
-    return found
 
 
 def _is_local(kind: pa.DataType) -> bool:

@@ -10,6 +10,8 @@ from functools import partial
 
 import pyarrow as pa
 
+from spark_kafka_sink.formats.fit import NodePlan, Walk
+from spark_kafka_sink.formats.nodes import DictionaryNode, MisfitError, Node
 from spark_kafka_sink.formats.protobuf.message_types import (
     ENUM,
     GROUP,
@@ -21,26 +23,21 @@ from spark_kafka_sink.formats.protobuf.message_types import (
     tag,
 )
 from spark_kafka_sink.formats.protobuf.protobuf_nested import (
+    DURATION,
     NO_NULL_ELEMENT,
     NO_NULL_IN_MAP,
+    NOT_SUPPORTED,
+    TIMESTAMP,
+    WRAPPERS,
     FieldsNode,
     MapNode,
     MessageNode,
     NothingNode,
     RepeatedNode,
     ScalarNode,
-)
-from spark_kafka_sink.formats.protobuf.protobuf_scalars import SIZED, ScalarKernel, enum_kernel, scalar_kernel
-from spark_kafka_sink.formats.protobuf.well_known import (
-    DURATION,
-    NOT_SUPPORTED,
-    TIMESTAMP,
-    WRAPPERS,
     seconds_and_nanos,
 )
-from spark_kafka_sink.formats.schemas.fit import NodePlan, Walk
-from spark_kafka_sink.formats.schemas.kernel import MisfitError
-from spark_kafka_sink.formats.schemas.nodes import DictionaryNode, Node
+from spark_kafka_sink.formats.protobuf.protobuf_scalars import SIZED, ScalarKernel, enum_kernel, scalar_kernel
 from spark_kafka_sink.producer.serializers.arrays import is_list
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from spark_kafka_sink.formats.protobuf.message_types import from_json
 from spark_kafka_sink.formats.protobuf.protobuf_fit import fit
 from spark_kafka_sink.formats.protobuf.protobuf_single import encode_value
-from spark_kafka_sink.formats.schemas.schema_format import ColumnPlan, Latest, LoadedSchema, SchemaFile, SchemaFormat
+from spark_kafka_sink.formats.schema_format import ColumnPlan, Latest, LoadedSchema, SchemaFile, SchemaFormat
 
 
 class ProtobufFormat(SchemaFormat):
@@ -38,7 +38,7 @@ class ProtobufFormat(SchemaFormat):
         return derive(kind, name, None if found is None else (found[0], earlier_message(found[1], found[2], name)))
 
     def differences(self, old: str, new: str) -> list[str]:
-        from spark_kafka_sink.formats.protobuf.protobuf_differences import differences
+        from spark_kafka_sink.formats.protobuf.descriptors import differences
 
         return differences(old, new)
 

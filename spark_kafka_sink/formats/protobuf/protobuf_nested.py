@@ -6,7 +6,7 @@ and maps are encoded once, as one column. A row's elements are a view of that co
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,12 +14,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from spark_kafka_sink.formats.protobuf.protobuf_scalars import ScalarKernel
-from spark_kafka_sink.formats.schemas.nodes import Node, encoded
+from spark_kafka_sink.formats.nodes import PER_SECOND, MisfitError, Node, check_nulls, encoded, filled, rows_of
+from spark_kafka_sink.formats.protobuf.message_types import tag
+from spark_kafka_sink.formats.protobuf.protobuf_scalars import VARINT, ScalarKernel
 from spark_kafka_sink.producer.serializers.arrays import binary_array, entries_of, first_row, list_parts, place_in_list
 from spark_kafka_sink.producer.serializers.bad_row import BadRowError
 from spark_kafka_sink.producer.serializers.map_keys import check_keys
-from spark_kafka_sink.records.arrow_arrays import byte_lengths, offsets_of, valid_mask, validity
+from spark_kafka_sink.records.arrow_arrays import byte_lengths, numbers, valid_mask, validity
 from spark_kafka_sink.records.concat import column_views
 from spark_kafka_sink.records.parts import Part, Present, masked, sizes
 from spark_kafka_sink.records.varints import Packed, unsigned_varints
@@ -36,7 +37,7 @@ class NothingNode(Node):
     no_null: str | None = None
 
     def parts(self, column: pa.Array, present: Present | None) -> Sequence[Part]:
-        _check_nulls(column, present, self.no_null)
+        check_nulls(column, present, self.no_null)
         return ()
 
 
@@ -57,7 +58,7 @@ class ScalarNode(Node):
     no_null: str | None = None
 
     def parts(self, column: pa.Array, present: Present | None) -> Sequence[Part]:
-        if not _check_nulls(column, present, self.no_null):
+        if not check_nulls(column, present, self.no_null):
             return ()
         valid = _present(column)
         values = self.kernel.encode(column, valid, self.skips_default)
@@ -103,7 +104,7 @@ class MessageNode(Node):
     no_null: str | None = None
 
     def parts(self, column: pa.Array, present: Present | None) -> Sequence[Part]:
-        if not _check_nulls(column, present, self.no_null):
+        if not check_nulls(column, present, self.no_null):
             return ()
         valid = _present(column)
         inside = self.fields.parts(column, valid)
@@ -149,14 +150,11 @@ class RepeatedNode(Node):
 
     def _held(self, elements: pa.Array, starts: NDArray[np.int64]) -> pa.Array:
         """Returns each row's elements as one binary value."""
-        _check_nulls(elements, None, self.no_null)
+        check_nulls(elements, None, self.no_null)
         if self.fixed is not None and self.fixed.fixed is not None:
             values = np.ascontiguousarray(self.fixed.fixed(elements))
             return binary_array(values, starts * values.itemsize)
-        items = encoded(self.element, elements, keep_nulls=False)
-        return pa.Array.from_buffers(
-            items.type, len(starts) - 1, [None, pa.py_buffer(offsets_of(items)[starts]), items.buffers()[2]]
-        )
+        return rows_of(encoded(self.element, elements, keep_nulls=False), starts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,16 +174,6 @@ def _present(column: pa.Array) -> Present | None:
     """Returns the rows that are not null. None: all rows."""
     valid = valid_mask(column)
     return None if valid is None else Present.of(valid)
-
-
-def _check_nulls(column: pa.Array, present: Present | None, no_null: str | None) -> bool:
-    """Returns whether any row has a value. Raises BadRowError for the first present row that is null if it must not be."""
-    if no_null is not None and column.null_count:
-        missing = ~validity(column)
-        bad = first_row(missing if present is None else missing & present.rows)
-        if bad is not None:
-            raise BadRowError(bad, no_null)
-    return bool(column.null_count < len(column))
 
 
 def _decoded(column: pa.Array) -> pa.Array:
@@ -223,3 +211,76 @@ def _masked_numbers(parts: Sequence[Part], present: Present | None) -> list[Part
     if present is None:
         return list(parts)
     return [masked([part], present)[0] if isinstance(part, Packed) else part for part in parts]
+
+
+TIMESTAMP: Final = "google.protobuf.Timestamp"
+DURATION: Final = "google.protobuf.Duration"
+WRAPPERS: Final[Mapping[str, str]] = {
+    f"google.protobuf.{name}Value": kind
+    for name, kind in (
+        ("Double", "double"),
+        ("Float", "float"),
+        ("Int64", "int64"),
+        ("UInt64", "uint64"),
+        ("Int32", "int32"),
+        ("UInt32", "uint32"),
+        ("Bool", "bool"),
+        ("String", "string"),
+        ("Bytes", "bytes"),
+    )
+}
+NOT_SUPPORTED: Final = tuple(f"google.protobuf.{name}" for name in ("Any", "Struct", "Value", "ListValue"))
+LIMITS_S: Final[Mapping[str, tuple[int, int]]] = {
+    TIMESTAMP: (-62_135_596_800, 253_402_300_799),  # the years 1 to 9999
+    DURATION: (-315_576_000_000, 315_576_000_000),  # 10,000 years
+}
+_SECONDS: Final = Packed(int.from_bytes(tag(1, VARINT), "little"), 8, 1)
+_NANOS: Final = Packed(int.from_bytes(tag(2, VARINT), "little"), 8, 1)
+
+
+def seconds_and_nanos(name: str, kind: pa.DataType) -> Node | None:
+    """Returns the fields of a Timestamp or Duration; None if a struct brings them. Raises MisfitError for another column."""
+    if pa.types.is_struct(kind):
+        return None
+    if name == TIMESTAMP:
+        if not pa.types.is_timestamp(kind):
+            raise MisfitError("it must be timestamp")
+        if kind.tz is None:
+            raise MisfitError("it is in UTC: use a timestamp with a time zone")
+    elif not pa.types.is_duration(kind):
+        raise MisfitError("it must be an interval of days to seconds")
+    return _TimeNode(name, PER_SECOND[kind.unit])
+
+
+@dataclass(frozen=True, slots=True)
+class _TimeNode(Node):
+    """The fields `seconds` and `nanos`. Both are left out if they are 0."""
+
+    name: str
+    per_second: int
+
+    def parts(self, column: pa.Array, present: Present | None) -> Sequence[Part]:
+        values = filled(numbers(column, np.int64), present)
+        seconds = values // self.per_second
+        nanos = (values - seconds * self.per_second) * (10**9 // self.per_second)
+        if self.name == DURATION:  # both have the sign of the duration
+            cut = (seconds < 0) & (nanos > 0)
+            seconds = seconds + cut
+            nanos = nanos - cut * np.int64(10**9)
+        least, greatest = LIMITS_S[self.name]
+        if int(seconds.min()) < least or int(seconds.max()) > greatest:
+            bad = first_row((seconds < least) | (seconds > greatest))
+            assert bad is not None
+            raise BadRowError(bad, f"the value is out of range for {self.name}")
+        return [*_field(_SECONDS, seconds, present), *_field(_NANOS, nanos, present)]
+
+
+def _field(before: Packed, values: NDArray[np.int64], present: Present | None) -> Sequence[Part]:
+    used = values != 0
+    if present is not None:
+        used &= present.rows
+    if not used.any():
+        return ()
+    first, *more = unsigned_varints(values.view(np.uint64))
+    parts: list[Part] = [before.then(first), *more] if first.max_bytes < 8 else [before, first, *more]
+    return masked(parts, None if used.all() else Present.of(used))

@@ -14,12 +14,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from spark_kafka_sink.formats.nodes import (
+    MS_PER_DAY,
+    PER_SECOND,
+    WHOLE,
+    MisfitError,
+    bits,
+    check_range,
+    filled,
+    plain,
+    plain_text,
+    symbol_places,
+)
 from spark_kafka_sink.formats.protobuf.message_types import Enum
-from spark_kafka_sink.formats.schemas.kernel import MisfitError, filled
-from spark_kafka_sink.producer.serializers.arrays import first_not_utf8, first_row, is_binary, is_text, is_uuid
+from spark_kafka_sink.producer.serializers.arrays import first_row, is_binary, is_text, is_uuid
 from spark_kafka_sink.producer.serializers.bad_row import BadRowError
 from spark_kafka_sink.producer.serializers.text import uuid_text
-from spark_kafka_sink.records.arrow_arrays import array_of_bytes, byte_lengths, numbers, text_scalar, valid_mask
+from spark_kafka_sink.records.arrow_arrays import byte_lengths, numbers, text_scalar
 from spark_kafka_sink.records.concat import column_views
 from spark_kafka_sink.records.parts import Part, Present
 from spark_kafka_sink.records.varints import Packed, Words, unsigned_varints, varints
@@ -41,19 +52,7 @@ WIRE_TYPES: Final[Mapping[str, int]] = {
     **dict.fromkeys(("string", "bytes", "message"), SIZED),
     **dict.fromkeys(("fixed32", "sfixed32", "float"), FIXED32),
 }
-_WHOLE: Final[Mapping[pa.DataType, type[np.integer[Any]]]] = {
-    pa.int8(): np.int8,
-    pa.int16(): np.int16,
-    pa.int32(): np.int32,
-    pa.int64(): np.int64,
-    pa.uint8(): np.uint8,
-    pa.uint16(): np.uint16,
-    pa.uint32(): np.uint32,
-    pa.uint64(): np.uint64,
-}
 _DAYS: Final = ("int32", "sint32", "sfixed32", "int64", "sint64", "sfixed64")
-_PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-_MS_PER_DAY: Final = 86_400_000
 _PLAIN_SCALE: Final = 6  # Arrow writes decimals with more digits after the point as 0E-7
 
 
@@ -94,14 +93,18 @@ def scalar_kernel(target: str, kind: pa.DataType) -> ScalarKernel:
 def enum_kernel(schema: Enum, kind: pa.DataType) -> ScalarKernel:
     """Returns the kernel for an enum, from names or numbers. An unknown one raises BadRowError."""
     if is_text(kind):
-        return ScalarKernel(VARINT, _names(schema, kind))
-    if kind not in _WHOLE:
+        places = symbol_places(
+            [name for name, _ in schema.values], kind, f"the text is not a name of {schema}: {schema.listed()}"
+        )
+        by_place = np.array([number for _, number in schema.values], np.int64)
+        return ScalarKernel(VARINT, lambda column, present, ask: _varints_of(by_place[places(column, present)], None, ask))
+    if kind not in WHOLE:
         raise MisfitError("it must be string or a whole number")
     known = np.unique(np.array([number for _, number in schema.values], np.int64))
     is_run = int(known[-1]) - int(known[0]) == len(known) - 1
 
     def encode(column: pa.Array, present: Present | None, ask: bool) -> Encoded:
-        values = filled(numbers(column, _WHOLE[kind]), present)
+        values = filled(numbers(column, WHOLE[kind]), present)
         low, high = int(values.min()), int(values.max())
         if not is_run or low < known[0] or high > known[-1]:
             bad = first_row(~np.isin(values, known))
@@ -112,38 +115,15 @@ def enum_kernel(schema: Enum, kind: pa.DataType) -> ScalarKernel:
     return ScalarKernel(VARINT, encode)
 
 
-def _names(schema: Enum, kind: pa.DataType) -> Callable[[pa.Array, Present | None, bool], Encoded]:
-    own = pa.string() if pa.types.is_string_view(kind) else kind
-    names = array_of_bytes([name.encode() for name, _ in schema.values], own)
-    by_place = np.array([number for _, number in schema.values], np.int64)
-
-    def encode(column: pa.Array, present: Present | None, ask: bool) -> Encoded:
-        found = pc.index_in(column.cast(own), names)
-        known = valid_mask(found)
-        if known is not None:
-            bad = first_row(~known if present is None else present.rows & ~known)
-            if bad is not None:
-                raise BadRowError(bad, f"the text is not a name of {schema}: {schema.listed()}")
-        return _varints_of(by_place[filled(numbers(found, np.int32), present)], None, ask)
-
-    return encode
-
-
 # Whole numbers
 
 
 def _whole(target: str, kind: pa.DataType) -> ScalarKernel:
     read = _reader(target, kind)
-    least, greatest = LIMITS[target]
 
     def values_of(column: pa.Array, present: Present | None) -> tuple[NDArray[Any], int, int]:
         values = read(column, present)
-        low, high = int(values.min()), int(values.max())
-        if low < least or high > greatest:
-            bad = first_row((values < least) | (values > greatest))
-            assert bad is not None
-            raise BadRowError(bad, f"{values[bad]} is out of range for {target}")
-        return values, low, high
+        return values, *check_range(values, LIMITS[target], target)
 
     wire_type = WIRE_TYPES[target]
     if wire_type == VARINT:
@@ -182,21 +162,21 @@ def _not_zero(values: NDArray[Any], low: int, high: int, ask: bool) -> NDArray[n
 
 def _reader(target: str, kind: pa.DataType) -> Callable[[pa.Array, Present | None], NDArray[Any]]:
     """Returns how to read a column as whole numbers. Dates become days, times nanoseconds, other timestamps micros."""
-    dtype = _WHOLE.get(kind)
+    dtype = WHOLE.get(kind)
     if dtype is not None:
         return lambda column, present: filled(numbers(column, dtype), present)
     if pa.types.is_date(kind) and target in _DAYS:
         if kind == pa.date32():
             return lambda column, present: filled(numbers(column, np.int32), present)
-        return lambda column, present: filled(numbers(column, np.int64), present) // _MS_PER_DAY
+        return lambda column, present: filled(numbers(column, np.int64), present) // MS_PER_DAY
     if pa.types.is_time(kind) and target.endswith("64"):
-        times = 10**9 // _PER_SECOND[kind.unit]
+        times = 10**9 // PER_SECOND[kind.unit]
         own = np.int32 if pa.types.is_time32(kind) else np.int64
         return lambda column, present: filled(numbers(column, own), present).astype(np.int64) * times
     if pa.types.is_timestamp(kind) and target in ("int64", "sint64", "sfixed64"):
         if kind.tz is not None:
             raise MisfitError("use google.protobuf.Timestamp, or cast it to a whole number")
-        return _micros(_PER_SECOND[kind.unit])
+        return _micros(PER_SECOND[kind.unit])
     raise MisfitError("it must be a whole number")
 
 
@@ -222,11 +202,8 @@ def _boolean(kind: pa.DataType) -> ScalarKernel:
         raise MisfitError("it must be boolean")
 
     def encode(column: pa.Array, _present: Present | None, ask: bool) -> Encoded:
-        start = column.offset // 8
-        skip = column.offset - 8 * start
-        data = np.frombuffer(column.buffers()[1], np.uint8, (skip + len(column) + 7) // 8, start)
-        bits = np.unpackbits(data, count=skip + len(column), bitorder="little")[skip:]
-        return Encoded([Packed(bits.astype(np.uint64), 8, 1)], bits.view(np.bool_) if ask else None)
+        values = bits(column)
+        return Encoded([Packed(values.astype(np.uint64), 8, 1)], values.view(np.bool_) if ask else None)
 
     return ScalarKernel(VARINT, encode)
 
@@ -266,30 +243,13 @@ def _string(kind: pa.DataType) -> ScalarKernel:
         return ScalarKernel(SIZED, lambda column, present, ask: sized(uuid_text(column.storage), present, ask))
     if not is_text(kind):
         raise MisfitError("it must be string")
-    return ScalarKernel(SIZED, _text)
-
-
-def _text(column: pa.Array, present: Present | None, ask: bool) -> Encoded:
-    column = _plain(column)
-    bad = first_not_utf8(column)
-    if bad is not None:
-        raise BadRowError(bad, "text is not valid UTF-8")
-    return sized(column, present, ask)
+    return ScalarKernel(SIZED, lambda column, present, ask: sized(plain_text(column), present, ask))
 
 
 def _bytes(kind: pa.DataType) -> ScalarKernel:
     if not is_binary(kind) and not is_text(kind):
         raise MisfitError("it must be binary")
-    return ScalarKernel(SIZED, lambda column, present, ask: sized(_plain(column), present, ask))
-
-
-def _plain(column: pa.Array) -> pa.Array:
-    """Returns the same bytes in a type that has offsets."""
-    if pa.types.is_string_view(column.type):
-        return column.cast(pa.large_string())
-    if pa.types.is_binary_view(column.type) or pa.types.is_fixed_size_binary(column.type):
-        return column.cast(pa.large_binary())
-    return column
+    return ScalarKernel(SIZED, lambda column, present, ask: sized(plain(column), present, ask))
 
 
 def sized(column: pa.Array, present: Present | None, ask: bool) -> Encoded:

@@ -14,6 +14,7 @@ from uuid import UUID
 
 import numpy as np
 
+from spark_kafka_sink.formats import single_values as single
 from spark_kafka_sink.formats.protobuf.message_types import (
     ENUM,
     GROUP,
@@ -25,11 +26,17 @@ from spark_kafka_sink.formats.protobuf.message_types import (
     ProtobufSchema,
     tag,
 )
-from spark_kafka_sink.formats.protobuf.protobuf_nested import NO_NULL_ELEMENT, NO_NULL_IN_MAP
+from spark_kafka_sink.formats.protobuf.protobuf_nested import (
+    DURATION,
+    LIMITS_S,
+    NO_NULL_ELEMENT,
+    NO_NULL_IN_MAP,
+    NOT_SUPPORTED,
+    TIMESTAMP,
+    WRAPPERS,
+)
 from spark_kafka_sink.formats.protobuf.protobuf_scalars import LIMITS, SIZED, VARINT, WIRE_TYPES
-from spark_kafka_sink.formats.protobuf.well_known import DURATION, LIMITS_S, NOT_SUPPORTED, TIMESTAMP, WRAPPERS
-from spark_kafka_sink.formats.schemas import single_values as single
-from spark_kafka_sink.formats.schemas.single_values import BadValueError, refused
+from spark_kafka_sink.formats.single_values import BadValueError, refused
 from spark_kafka_sink.records.varints import unsigned_varint, varint
 
 _PER_SECOND: Final = 10**9

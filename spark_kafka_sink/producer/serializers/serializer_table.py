@@ -37,7 +37,7 @@ JAVA_PACKAGE = "org.apache.kafka.common.serialization."
 CONFLUENT_PACKAGE = "io.confluent.kafka.serializers."
 
 # The module with serializers of formats whose schemas are in a registry. Below: their names, Confluent's names, and the class.
-_PLUGINS = "spark_kafka_sink.formats.schemas.registry_serializer"
+_PLUGINS = "spark_kafka_sink.formats.registry_serializer"
 _FORMATS: Mapping[str, tuple[str, str]] = {
     "avro": ("KafkaAvroSerializer", "AvroSerializer"),
     "json-schema": ("json.KafkaJsonSchemaSerializer", "JsonSchemaSerializer"),

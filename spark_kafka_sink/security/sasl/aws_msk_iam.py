@@ -10,8 +10,13 @@ from typing import Any, Final
 
 from spark_kafka_sink.errors import AuthenticationError
 from spark_kafka_sink.options.security_config import SecurityConfig
-from spark_kafka_sink.security.sasl.aws_credentials import aws_options, credentials_in, shared_credentials
-from spark_kafka_sink.security.sasl.aws_signature import AwsCredentials, signed_query
+from spark_kafka_sink.security.sasl.aws_credentials import (
+    AwsCredentials,
+    aws_options,
+    credentials_in,
+    shared_credentials,
+    signed_query,
+)
 
 VERSION: Final = "2020_10_22"
 USER_AGENT: Final = "spark-kafka-sink"

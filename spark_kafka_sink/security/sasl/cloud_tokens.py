@@ -14,9 +14,8 @@ from spark_kafka_sink.errors import AuthenticationError, OptionError
 from spark_kafka_sink.installation import is_installed, not_installed
 from spark_kafka_sink.options.secret import Secret, resolve
 from spark_kafka_sink.options.security_config import SecurityConfig
-from spark_kafka_sink.security.sasl import jwt
-from spark_kafka_sink.security.sasl.aws_credentials import CredentialsSource, aws_options
-from spark_kafka_sink.security.sasl.aws_signature import LIFETIME_S, encoded, signed_query
+from spark_kafka_sink.security.sasl.aws_credentials import LIFETIME_S, CredentialsSource, aws_options, encoded, signed_query
+from spark_kafka_sink.security.sasl.oauthbearer import claims_of
 from spark_kafka_sink.security.sasl.token_cache import Token
 
 OPTION: Final = "sasl.oauthbearer.token.provider"
@@ -159,5 +158,5 @@ def _base64url(text: str) -> str:
 
 def _subject(token: str) -> str:
     """Returns the application or user of an Entra token; empty if it has neither."""
-    claims = jwt.claims(token) or {}
+    claims = claims_of(token) or {}
     return next((claims[name] for name in ("appid", "upn", "oid") if isinstance(claims.get(name), str)), "")

@@ -16,7 +16,7 @@ from spark_kafka_sink.errors import AuthenticationError, DisconnectedError, Opti
 from spark_kafka_sink.installation import install_extra
 from spark_kafka_sink.options.secret import resolve
 from spark_kafka_sink.options.security_config import SecurityConfig
-from spark_kafka_sink.security.jaas import jaas_of
+from spark_kafka_sink.security.credentials import jaas_of
 
 GSSAPI: Final = "GSSAPI"
 

@@ -22,7 +22,7 @@ from spark_kafka_sink.errors import AuthenticationError, OptionError
 from spark_kafka_sink.options.secret import Secret
 from spark_kafka_sink.peer_text import quoted
 from spark_kafka_sink.security.http import MAX_ANSWER_BYTES, HttpAnswer, HttpRequest, HttpTimeouts, basic, send, why
-from spark_kafka_sink.security.sasl import jwt
+from spark_kafka_sink.security.sasl.oauthbearer import claims_of, expiry, seconds
 from spark_kafka_sink.security.sasl.token_cache import Token
 
 logger = logging.getLogger(__name__)
@@ -185,10 +185,10 @@ class TokenFile:
 
 def token_of(value: str, subject_claim: str, asked_at: float = 0.0, expires_in: object = None) -> Token:
     """Returns a token with its claims. It expires at `exp`, or else after the endpoint's `expires_in`, or else never."""
-    claims = jwt.claims(value) or {}
+    claims = claims_of(value) or {}
     subject = claims.get(subject_claim)
-    lifetime_s = jwt.seconds(expires_in)
-    expires_at = jwt.expiry(claims)
+    lifetime_s = seconds(expires_in)
+    expires_at = expiry(claims)
     if expires_at is None:
         expires_at = math.inf if lifetime_s is None else asked_at + lifetime_s
     return Token(Secret(value), expires_at, subject if isinstance(subject, str) else "")

@@ -14,10 +14,9 @@ from typing import Any, Final
 from spark_kafka_sink.errors import AuthenticationError, OptionError
 from spark_kafka_sink.options.secret import Secret, has_references, resolve
 from spark_kafka_sink.options.security_config import SecurityConfig
+from spark_kafka_sink.security.credentials import jaas_of
 from spark_kafka_sink.security.http import HttpTimeouts
-from spark_kafka_sink.security.jaas import jaas_of
-from spark_kafka_sink.security.sasl import jwt
-from spark_kafka_sink.security.sasl.oauthbearer import OAuthBearerMechanism, Tokens, wrong_extension
+from spark_kafka_sink.security.sasl.oauthbearer import OAuthBearerMechanism, Tokens, seconds, unsigned_jwt, wrong_extension
 from spark_kafka_sink.security.sasl.oidc import ENDPOINT, OidcTokens, TokenEndpoint, TokenFile, token_of
 from spark_kafka_sink.security.sasl.token_cache import Refresh, SharedTokens, Token, TokenCache, TokenSource
 
@@ -240,7 +239,7 @@ def token_from(result: object, name: str, subject_claim: str = "sub") -> Token:
             f"{text}; it must return a Token, a JWT, or a pair of a token and its expiry in seconds since 1970"
         )
     token = token_of(value.strip(), subject_claim)
-    given = jwt.seconds(expires_at)
+    given = seconds(expires_at)
     if given is None and expires_at is not None:
         raise AuthenticationError(f"the token provider {name} returned an expiry that is not a number of seconds since 1970")
     if given is not None:
@@ -279,4 +278,4 @@ def _unsecured_token(jaas: Mapping[str, str]) -> Token:
         option = "sasl.jaas.config"
         raise OptionError(f"option {option}: an unsecured token takes {_UNSECURED_SUBJECT} and nothing else", option=option)
     now = time.time()
-    return Token(Secret(jwt.unsigned({"exp": now + 3600, "iat": now, "sub": principal})), now + 3600, principal)
+    return Token(Secret(unsigned_jwt({"exp": now + 3600, "iat": now, "sub": principal})), now + 3600, principal)

@@ -17,9 +17,8 @@ from pyspark.sql.types import _infer_type
 
 from spark_kafka_sink.errors import KafkaSinkError, OptionError, RecordError, SchemaError, SerializationError
 from spark_kafka_sink.installation import SameVersion
-from spark_kafka_sink.options.record_options import NAMED_COLUMNS, TOMBSTONE_COLUMN, RecordOptions
+from spark_kafka_sink.options.record_options import NAMED_COLUMNS, TOMBSTONE_COLUMN, TRACE_HEADER, RecordOptions, TraceHeader
 from spark_kafka_sink.options.sink_options import SinkOptions
-from spark_kafka_sink.options.trace_options import TRACE_HEADER, TraceHeader
 from spark_kafka_sink.producer.base.bad_rows import forget_frames
 from spark_kafka_sink.producer.serializers.json_serializer import JsonSerializer
 from spark_kafka_sink.producer.serializers.serialization import serialized_value

@@ -11,9 +11,8 @@ import pyarrow as pa
 from pyspark.sql import types as t
 
 from spark_kafka_sink.errors import SchemaError
-from spark_kafka_sink.formats.schemas.resolve import NewSchema, checked, registered, with_registered_files
-from spark_kafka_sink.formats.schemas.resolved_schema import ResolvedSchema
-from spark_kafka_sink.formats.schemas.schema_serializer import SchemaSerializer
+from spark_kafka_sink.formats.resolve import NewSchema, checked, registered, with_registered_files
+from spark_kafka_sink.formats.schema_serializer import ResolvedSchema, SchemaSerializer
 from spark_kafka_sink.options.schema_options import SchemaConfig
 from spark_kafka_sink.options.sink_options import SinkOptions
 from spark_kafka_sink.options.sink_schema_options import SchemaSettings

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql import types as t
 
 from spark_kafka_sink.errors import SchemaError
-from spark_kafka_sink.formats.schemas.kernel import Misfit
+from spark_kafka_sink.formats.nodes import Misfit
 from spark_kafka_sink.spark.plan.schema_casts import misfit_remedy
 from spark_kafka_sink.spark.schema import SinkSchema
 

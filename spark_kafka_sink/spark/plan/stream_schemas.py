@@ -17,7 +17,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, Final
 
-from spark_kafka_sink.formats.schemas.resolved_schema import ResolvedSchema
+from spark_kafka_sink.formats.schema_serializer import ResolvedSchema
 from spark_kafka_sink.options.registry_options import RegistryConfig
 from spark_kafka_sink.options.secret import Secret
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from spark_kafka_sink.errors import KafkaSinkError, RecordError, SerializationError
 from spark_kafka_sink.options.option import topic_problem
-from spark_kafka_sink.options.trace_options import NOT_VALID, TRACEPARENT
+from spark_kafka_sink.options.record_options import NOT_VALID, TRACEPARENT
 from spark_kafka_sink.producer.base.bad_rows import BadRow, good_pieces
 from spark_kafka_sink.producer.serializers.bad_row import BadRowError
 from spark_kafka_sink.producer.serializers.json_columns import json_texts

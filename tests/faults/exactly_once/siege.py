@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from spark_kafka_sink.exactly_once.commit_log import partition_of
-from spark_kafka_sink.options.commit_log_options import CommitLogSettings
+from spark_kafka_sink.options.guarantee_options import CommitLogSettings
 from tests.faults.exactly_once.driver import LOCAL, Driver, Ended, Event, Fleet, Said
 from tests.faults.exactly_once.driver_program import Query
 from tests.faults.exactly_once.failpoint_watch import Reached

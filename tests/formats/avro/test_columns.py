@@ -13,9 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from spark_kafka_sink.formats import nodes
 from spark_kafka_sink.formats.avro.avro_fit import fit
 from spark_kafka_sink.formats.avro.avro_schema import parse
-from spark_kafka_sink.formats.schemas import nodes
 from spark_kafka_sink.records import concat, parts
 from tests.every import every
 from tests.examples import examples

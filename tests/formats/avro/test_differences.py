@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from spark_kafka_sink.formats.avro.avro_differences import differences
+from spark_kafka_sink.formats.avro.avro_format import differences
 
 
 def record(*fields: dict[str, Any], name: str = "R") -> dict[str, Any]:

@@ -15,7 +15,7 @@ from jsonschema.validators import validator_for
 
 from spark_kafka_sink.errors import SchemaError, SerializationError
 from spark_kafka_sink.formats.json_schema.json_schema_format import JsonSchemaFormat
-from spark_kafka_sink.formats.schemas.schema_format import ColumnPlan
+from spark_kafka_sink.formats.schema_format import ColumnPlan
 from tests.examples import examples
 from tests.formats.json_schema.random_schemas import Kind, cases, columns, kinds
 

@@ -138,9 +138,9 @@ def test_each_property_that_differs_has_both_types() -> None:
     assert differences(old, new) == [
         "the value: was object, is object, no other properties",
         "id: was integer, required, is integer, not required",
-        "at: was string, format date, is string, format date-time",
+        "at: was string, format date, not required, is string, format date-time, not required",
         'tags[]: was string, is string or null, enum ["a", null]',
-        "inner.x: was integer, is string",
+        "inner.x: was integer, not required, is string, not required",
         "added: new, any type, required",
         "#/definitions/s: was string, maxLength 3, is string, maxLength 2",
         "gone: was string, not required, is missing",

@@ -19,8 +19,8 @@ from spark_kafka_sink import JsonSchemaSerializer, Producer, RecordColumns
 from spark_kafka_sink.broker import EmbeddedBroker
 from spark_kafka_sink.errors import SchemaError, SchemaIncompatibleError, SerializationError
 from spark_kafka_sink.options.registry_options import registry_config
-from spark_kafka_sink.registry.references import SchemaReference, SchemaText
 from spark_kafka_sink.registry.registry_client import RegistryClient
+from spark_kafka_sink.registry.response_bodies import SchemaReference, SchemaText
 from tests.kafka.witness import read_topic
 from tests.registry.apicurio import Apicurio
 from tests.registry.stand_in import StandIn

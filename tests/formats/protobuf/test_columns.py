@@ -14,11 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.errors import SerializationError
+from spark_kafka_sink.formats import nodes
 from spark_kafka_sink.formats.protobuf.descriptors import message_types
 from spark_kafka_sink.formats.protobuf.message_types import from_json
 from spark_kafka_sink.formats.protobuf.proto_files import base64_of
 from spark_kafka_sink.formats.protobuf.protobuf_fit import fit
-from spark_kafka_sink.formats.schemas import nodes
 from spark_kafka_sink.records import concat, parts
 from tests.examples import examples
 from tests.formats.protobuf.compiling import NEEDS_EDITIONS, file_set, message_class, message_of, reader
@@ -260,7 +260,7 @@ class Blocked:
 sys.meta_path.insert(0, Blocked())
 import datetime
 import pyarrow as pa
-from spark_kafka_sink.formats.schemas.formats import schema_format
+from spark_kafka_sink.formats.schema_format import schema_format
 schema = schema_format("protobuf").load({prepared!r}, {{}})
 kind = pa.struct([("a", pa.int32()), ("b", pa.timestamp("us", "UTC"))])
 value = {{"a": 7, "b": datetime.datetime(1970, 1, 1, 0, 0, 2, tzinfo=datetime.UTC)}}

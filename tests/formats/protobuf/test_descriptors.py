@@ -13,7 +13,7 @@ from spark_kafka_sink.formats.protobuf import proto_files
 from spark_kafka_sink.formats.protobuf.descriptors import inline_rules, message_types
 from spark_kafka_sink.formats.protobuf.message_types import from_json
 from spark_kafka_sink.formats.protobuf.proto_files import base64_of, files_of
-from spark_kafka_sink.formats.schemas.schema_format import SchemaFile
+from spark_kafka_sink.formats.schema_format import SchemaFile
 from tests.every import every
 from tests.formats.protobuf.compiling import HAS_EDITIONS, file_set
 

@@ -21,8 +21,8 @@ from spark_kafka_sink.errors import OptionError, RegistryError, SchemaError, Sch
 from spark_kafka_sink.formats.protobuf.proto_files import base64_of
 from spark_kafka_sink.options.registry_options import registry_config
 from spark_kafka_sink.producer.producer import Producer
-from spark_kafka_sink.registry.references import SchemaReference, SchemaText
 from spark_kafka_sink.registry.registry_client import RegistryClient
+from spark_kafka_sink.registry.response_bodies import SchemaReference, SchemaText
 from tests.formats.protobuf.compiling import SerializedSchemas, file_set, message_class
 from tests.kafka.witness import read_topic
 from tests.registry.apicurio import Apicurio

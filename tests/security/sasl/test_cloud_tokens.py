@@ -26,8 +26,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from spark_kafka_sink.errors import AuthenticationError, OptionError
 from spark_kafka_sink.options.secret import Secret
 from spark_kafka_sink.options.security_config import SecurityConfig
-from spark_kafka_sink.security.sasl import jwt
 from spark_kafka_sink.security.sasl.cloud_tokens import AzureTokens, GoogleTokens, token_provider
+from spark_kafka_sink.security.sasl.oauthbearer import claims_of
 from tests.security.sasl.aws_environment import HOST, clean_environment, set_key
 from tests.security.sasl.http_servers import Answer, http_server
 
@@ -175,7 +175,7 @@ def test_google_gets_the_token_of_a_service_account(monkeypatch: pytest.MonkeyPa
     assert token.principal == "sink@p.iam"
     assert before + 3599 <= token.expires_at <= time.time() + 3600
     (request,) = server.requests
-    asked = jwt.claims(dict(parse_qsl(request.body.decode()))["assertion"]) or {}
+    asked = claims_of(dict(parse_qsl(request.body.decode()))["assertion"]) or {}
     assert asked["scope"] == "https://www.googleapis.com/auth/cloud-platform"
 
 

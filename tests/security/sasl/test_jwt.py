@@ -8,7 +8,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_kafka_sink.security.sasl import jwt
+from spark_kafka_sink.security.sasl.oauthbearer import claims_of, expiry, seconds, unsigned_jwt
 from tests.every import every
 
 
@@ -19,11 +19,11 @@ def encoded(text: str) -> str:
 def test_claims_of_a_token() -> None:
     token = f"{encoded(json.dumps({'alg': 'RS256'}))}.{encoded(json.dumps({'sub': 'älice', 'exp': 17}))}.c2ln"
 
-    assert jwt.claims(token) == {"sub": "älice", "exp": 17}
+    assert claims_of(token) == {"sub": "älice", "exp": 17}
 
 
 def test_an_unsigned_token_is_read_back() -> None:
-    assert jwt.claims(jwt.unsigned({"sub": "alice", "scope": ["a", "b"]})) == {"sub": "alice", "scope": ["a", "b"]}
+    assert claims_of(unsigned_jwt({"sub": "alice", "scope": ["a", "b"]})) == {"sub": "alice", "scope": ["a", "b"]}
 
 
 @every(
@@ -44,11 +44,11 @@ def test_an_unsigned_token_is_read_back() -> None:
     ],
 )
 def test_what_is_no_jwt_has_no_claims(token: str) -> None:
-    assert jwt.claims(token) is None
+    assert claims_of(token) is None
 
 
 @every(
-    "value, seconds",
+    "value, wanted",
     [
         (17, 17.0),
         (1.5, 1.5),
@@ -65,12 +65,12 @@ def test_what_is_no_jwt_has_no_claims(token: str) -> None:
         ("1e999", None),
     ],
 )
-def test_numbers_of_seconds(value: object, seconds: float | None) -> None:
-    assert jwt.seconds(value) == seconds
-    assert jwt.expiry({"exp": value}) == seconds
+def test_numbers_of_seconds(value: object, wanted: float | None) -> None:
+    assert seconds(value) == wanted
+    assert expiry({"exp": value}) == wanted
 
 
 @given(st.text(max_size=60))
 def test_any_text_has_claims_or_none(text: str) -> None:
-    assert isinstance(jwt.claims(text), dict | None)
-    assert isinstance(jwt.claims(f"{encoded('{}')}.{encoded(text)}."), dict | None)
+    assert isinstance(claims_of(text), dict | None)
+    assert isinstance(claims_of(f"{encoded('{}')}.{encoded(text)}."), dict | None)

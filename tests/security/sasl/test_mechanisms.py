@@ -21,9 +21,8 @@ from spark_kafka_sink.broker.sasl.sasl_server import ScramSaslServer
 from spark_kafka_sink.errors import AuthenticationError, OptionError
 from spark_kafka_sink.options.secret import Secret
 from spark_kafka_sink.options.security_config import SecurityConfig, security_config
-from spark_kafka_sink.security.sasl import jwt
-from spark_kafka_sink.security.sasl.mechanism import SaslMechanism
-from spark_kafka_sink.security.sasl.mechanisms import open_mechanism
+from spark_kafka_sink.security.sasl.mechanism import SaslMechanism, open_mechanism
+from spark_kafka_sink.security.sasl.oauthbearer import claims_of, unsigned_jwt
 from spark_kafka_sink.security.sasl.token_cache import Token
 from spark_kafka_sink.security.sasl.token_sources import refresh_of, token_from
 from tests.every import every
@@ -130,7 +129,7 @@ def test_a_static_token() -> None:
 
 
 def test_a_static_token_that_has_expired() -> None:
-    expired = jwt.unsigned({"sub": "alice", "exp": 17})
+    expired = unsigned_jwt({"sub": "alice", "exp": 17})
     with pytest.raises(AuthenticationError, match="has expired and is not renewed"):
         Client(sasl_oauthbearer_token=expired).first()
 
@@ -289,7 +288,7 @@ def test_the_unsecured_login_of_java() -> None:
     before = int(time.time())
     first = Client(sasl_jaas_config=UNSECURED).first()
     token = first.removeprefix("n,,\x01auth=Bearer ").partition("\x01")[0]
-    claims = jwt.claims(token)
+    claims = claims_of(token)
 
     assert first.endswith("\x01traceId=123\x01\x01")
     assert token.startswith("eyJhbGciOiJub25lIn0.")  # {"alg":"none"}
@@ -383,7 +382,7 @@ def test_a_provider_that_is_none(name: str, words: str) -> None:
 
 
 def test_what_a_provider_may_return() -> None:
-    signed = jwt.unsigned({"sub": "alice", "exp": 4_000_000_000, "azp": "app"})
+    signed = unsigned_jwt({"sub": "alice", "exp": 4_000_000_000, "azp": "app"})
     whole = Token(Secret("t"), 17.0)
 
     assert token_from(whole, "p") is whole

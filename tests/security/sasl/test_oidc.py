@@ -23,7 +23,7 @@ from cryptography.x509.oid import NameOID
 from spark_kafka_sink.errors import AuthenticationError, OptionError
 from spark_kafka_sink.options.secret import Secret
 from spark_kafka_sink.security.http import HttpTimeouts
-from spark_kafka_sink.security.sasl import jwt
+from spark_kafka_sink.security.sasl.oauthbearer import claims_of, unsigned_jwt
 from spark_kafka_sink.security.sasl.oidc import OidcTokens, TokenEndpoint, TokenFile
 from tests.every import every
 from tests.security.sasl.http_servers import Answer, http_server, raw_server, tunnel
@@ -64,7 +64,7 @@ def tokens(url: str, pauses: Pauses | None = None, **changes: Any) -> OidcTokens
 
 
 def granted(**fields: object) -> Answer:
-    token = jwt.unsigned({"sub": "alice", "exp": EXPIRY, "client": "client-1"})
+    token = unsigned_jwt({"sub": "alice", "exp": EXPIRY, "client": "client-1"})
     return Answer(200, json.dumps({"access_token": token, "token_type": "Bearer", **fields}).encode())
 
 
@@ -90,7 +90,7 @@ def test_client_credentials_become_a_token() -> None:
     assert asked.headers["Content-Type"] == "application/x-www-form-urlencoded"
     assert asked.headers["Accept"] == "application/json"
     assert (token.expires_at, token.principal) == (EXPIRY, "alice")
-    assert jwt.claims(token.value.reveal()) == {"sub": "alice", "exp": EXPIRY, "client": "client-1"}
+    assert claims_of(token.value.reveal()) == {"sub": "alice", "exp": EXPIRY, "client": "client-1"}
 
 
 def test_the_header_is_encoded_as_rfc_6749_asks_if_it_is_to_be() -> None:
@@ -440,7 +440,7 @@ def test_nothing_secret_is_logged(caplog: pytest.LogCaptureFixture) -> None:
 def test_a_file_is_read_again_each_time(tmp_path: Path) -> None:
     file = tmp_path / "token"
     source = TokenFile(str(file))
-    file.write_text(jwt.unsigned({"sub": "alice", "exp": EXPIRY}) + "\n")
+    file.write_text(unsigned_jwt({"sub": "alice", "exp": EXPIRY}) + "\n")
     first = source("broker")
     file.write_text("opaque")
     second = source("broker")

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from spark_kafka_sink.options.security_config import SecurityConfig, security_config
-from spark_kafka_sink.security.sasl import jwt
-from spark_kafka_sink.security.sasl.mechanisms import open_mechanism
+from spark_kafka_sink.security.sasl.mechanism import open_mechanism
+from spark_kafka_sink.security.sasl.oauthbearer import claims_of
 from tests.kafka_security.oidc_server import AUDIENCE, LONG, SHORT, SHORT_LIFE_S, SUBJECT_OF_SHORT, OidcServer
 
 pytestmark = pytest.mark.java
@@ -58,7 +58,7 @@ def token_in(message: str) -> str:
 @pytest.mark.whole("3 s of Java; tests/kafka_security/test_logins.py logs in with such a token at real Kafka")
 def test_client_credentials_become_a_signed_token(oidc: OidcServer) -> None:
     message, principal = Client(config(oidc, LONG)).login()
-    claims = jwt.claims(token_in(message))
+    claims = claims_of(token_in(message))
 
     assert message.endswith("\x01logicalCluster=lkc-1\x01\x01")
     assert principal == "writer"
@@ -72,14 +72,14 @@ def test_a_token_is_renewed_before_it_expires(oidc: OidcServer) -> None:
     first, principal = client.login()
     asked_s = time.time()
     while (second := client.login()[0]) == first:
-        claims = jwt.claims(token_in(second))
+        claims = claims_of(token_in(second))
         assert claims is not None
         assert asked_s < claims["exp"]  # a dead token is never used
         asked_s = time.time()
         time.sleep(0.05)
 
     assert principal == SUBJECT_OF_SHORT
-    renewed, before = jwt.claims(token_in(second)), jwt.claims(token_in(first))
+    renewed, before = claims_of(token_in(second)), claims_of(token_in(first))
     assert renewed is not None
     assert before is not None
     # Renewed at 80 to 85 % of its life. The claims are whole seconds.

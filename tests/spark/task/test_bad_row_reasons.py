@@ -21,8 +21,7 @@ from spark_kafka_sink.errors import (
     SerializationError,
     TooManyBadRowsError,
 )
-from spark_kafka_sink.formats.schemas.resolved_schema import ResolvedSchema
-from spark_kafka_sink.formats.schemas.schema_serializer import SchemaSerializer
+from spark_kafka_sink.formats.schema_serializer import ResolvedSchema, SchemaSerializer
 from spark_kafka_sink.options.error_options import ErrorOptions, OnError
 from spark_kafka_sink.reports.delivery_report import DeliveryReport
 from spark_kafka_sink.spark.bad_row_limits import check_limits

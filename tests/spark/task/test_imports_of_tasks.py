@@ -12,8 +12,7 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.formats.avro.avro_derive import derive
-from spark_kafka_sink.formats.schemas.resolved_schema import ResolvedSchema
-from spark_kafka_sink.formats.schemas.schema_serializer import SchemaSerializer
+from spark_kafka_sink.formats.schema_serializer import ResolvedSchema, SchemaSerializer
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from spark_kafka_sink.errors import KafkaSinkError
-from spark_kafka_sink.formats.schemas.resolve import checked
-from spark_kafka_sink.formats.schemas.resolved_schema import ResolvedSchema
+from spark_kafka_sink.formats.resolve import checked
+from spark_kafka_sink.formats.schema_serializer import ResolvedSchema
 from spark_kafka_sink.options.schema_options import SchemaConfig
 from spark_kafka_sink.registry.registry_client import RegistryClient
 from spark_kafka_sink.spark.driver.checks.context import CheckContext

@@ -8,16 +8,19 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from spark_kafka_sink.errors import RegistryError, SchemaError
-from spark_kafka_sink.formats.schemas.acceptance import not_registered, refuse_incompatible, register
-from spark_kafka_sink.formats.schemas.formats import schema_format
-from spark_kafka_sink.formats.schemas.framing import id_header
-from spark_kafka_sink.formats.schemas.resolved_schema import ResolvedSchema
-from spark_kafka_sink.formats.schemas.rules import refuse_rules, refuse_rules_of_subject
-from spark_kafka_sink.formats.schemas.schema_format import SchemaFile
-from spark_kafka_sink.formats.schemas.subjects import check_topic, derived_name, subject_name
+from spark_kafka_sink.formats.acceptance import (
+    not_registered,
+    refuse_incompatible,
+    refuse_rules,
+    refuse_rules_of_subject,
+    register,
+)
+from spark_kafka_sink.formats.schema_format import SchemaFile, schema_format
+from spark_kafka_sink.formats.schema_serializer import ResolvedSchema, id_header
+from spark_kafka_sink.formats.subjects import check_topic, derived_name, subject_name
 from spark_kafka_sink.options.schema_options import SchemaConfig
-from spark_kafka_sink.registry.references import SchemaReference, SchemaText
 from spark_kafka_sink.registry.registry_client import RegisteredSchema, RegistryClient
+from spark_kafka_sink.registry.response_bodies import SchemaReference, SchemaText
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 
 from spark_kafka_sink import AvroSerializer
 from spark_kafka_sink.errors import OptionError, RegistryError, SchemaError, SchemaIncompatibleError
-from spark_kafka_sink.formats.schemas.resolve import (
+from spark_kafka_sink.formats.resolve import (
     NewSchema,
     OwnSchema,
     checked,
@@ -24,12 +24,12 @@ from spark_kafka_sink.formats.schemas.resolve import (
     with_files,
     with_registered_files,
 )
-from spark_kafka_sink.formats.schemas.resolved_schema import ResolvedSchema
-from spark_kafka_sink.formats.schemas.schema_format import SchemaFile
+from spark_kafka_sink.formats.schema_format import SchemaFile
+from spark_kafka_sink.formats.schema_serializer import ResolvedSchema
 from spark_kafka_sink.options.registry_options import registry_config
 from spark_kafka_sink.options.schema_options import SchemaConfig, schema_config
-from spark_kafka_sink.registry.references import SchemaReference, SchemaText
 from spark_kafka_sink.registry.registry_client import RegistryClient
+from spark_kafka_sink.registry.response_bodies import SchemaReference, SchemaText
 from tests.registry.apicurio import Apicurio
 from tests.registry.stand_in import Answer, StandIn
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_kafka_sink.errors import OptionError
-from spark_kafka_sink.formats.schemas.subjects import derived_name, subject_name
+from spark_kafka_sink.formats.subjects import derived_name, subject_name
 from spark_kafka_sink.options.schema_options import schema_config
 
 

@@ -19,7 +19,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from spark_kafka_sink import AvroSerializer, JsonSchemaSerializer, Producer, ProtobufSerializer, RecordColumns
 from spark_kafka_sink.broker import EmbeddedBroker
 from spark_kafka_sink.errors import RegistryError
-from spark_kafka_sink.formats.schemas.framing import id_header
+from spark_kafka_sink.formats.schema_serializer import id_header
 from tests.formats.protobuf.compiling import SerializedSchemas, file_set, message_class
 from tests.kafka.witness import Witnessed, read_topic
 from tests.registry.apicurio import Apicurio

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, Final
 
 import pyarrow as pa
 
 from spark_kafka_sink.errors import SchemaError
 
+NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+"""A name of Avro and of Protobuf."""
 REFERENCE_IT: Final = "register it, and name it in the option value.schema.references (of keys: key.schema.references)"
 """Advice in the error about a given schema that uses another one."""
 
@@ -68,6 +72,24 @@ class LoadedSchema(ABC):
 
 NAME_DIFFERS: Final = "the name of the record"
 """Begins the first line of `SchemaFormat.differences` if two records have different names."""
+
+
+def compared(before: Mapping[str, str], after: Mapping[str, str], when_new: Mapping[str, str] | None = None) -> list[str]:
+    """Returns a line, with both types, for each field that only one of two schemas has, or whose type differs.
+
+    Args:
+        before: the type of each field of the registered schema in words, by its path.
+        after: the same of the other one.
+        when_new: what follows the type of a new field.
+    """
+    found = []
+    for path, kind in after.items():
+        earlier = before.get(path)
+        if earlier is None:
+            found.append(f"{path}: new, {kind}{(when_new or {}).get(path, '')}")
+        elif earlier != kind:
+            found.append(f"{path or 'the value'}: was {earlier}, is {kind}")
+    return [*found, *(f"{path}: was {kind}, is missing" for path, kind in before.items() if path not in after)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,3 +176,18 @@ class SchemaFormat(ABC):
     @abstractmethod
     def inline_rules(self, text: str) -> list[str]:
         """Returns the fields of a schema that have rules of their own."""
+
+
+# Class of each format. Its module is imported when it is used, because a task needs one format at most.
+_FORMATS: Final[Mapping[str, tuple[str, str]]] = {
+    "avro": ("avro.avro_format", "AvroFormat"),
+    "json-schema": ("json_schema.json_schema_format", "JsonSchemaFormat"),
+    "protobuf": ("protobuf.protobuf_format", "ProtobufFormat"),
+}
+
+
+def schema_format(name: str) -> SchemaFormat:
+    """Returns a format. `name` is a value of the options `key.format` and `value.format`."""
+    module, kind = _FORMATS[name]
+    made: SchemaFormat = getattr(import_module(f"spark_kafka_sink.formats.{module}"), kind)()
+    return made

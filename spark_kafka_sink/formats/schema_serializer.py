@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import struct
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
 from spark_kafka_sink.errors import SchemaError, SerializationError
-from spark_kafka_sink.formats.schemas.formats import schema_format
-from spark_kafka_sink.formats.schemas.framing import id_header, id_header_name, id_prefix
-from spark_kafka_sink.formats.schemas.resolved_schema import ResolvedSchema
+from spark_kafka_sink.formats.schema_format import schema_format
 from spark_kafka_sink.installation import SameVersion
 from spark_kafka_sink.producer.base.producer_record import Headers
 from spark_kafka_sink.producer.serializers.arrays import null_column
@@ -17,7 +18,7 @@ from spark_kafka_sink.producer.serializers.serializer import Serializer
 from spark_kafka_sink.records.columns import FixedHeaders
 
 if TYPE_CHECKING:
-    from spark_kafka_sink.formats.schemas.schema_format import ColumnPlan, LoadedSchema
+    from spark_kafka_sink.formats.schema_format import ColumnPlan, LoadedSchema
 
 
 class SchemaSerializer(SameVersion, Serializer):
@@ -97,3 +98,58 @@ class SchemaSerializer(SameVersion, Serializer):
         if plan is None:
             plan = self._plans[kind] = self._written().fit(kind)
         return plan
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedSchema(SameVersion):
+    """A schema with its id. It holds all that a task needs to write, and no secret.
+
+    Attributes:
+        part: key or value.
+        format: the format's name, such as avro.
+        subject: the subject in the registry; empty for a schema that was named by its id alone.
+        schema_id: the id that goes before the data.
+        text: the schema, as its format prepares it for tasks.
+        named: texts of the schemas that it refers to, by the name of the reference.
+        guid: the globally unique id that is in a header in place of the id before the data; None: the id is before the data.
+    """
+
+    part: str
+    format: str
+    subject: str
+    schema_id: int
+    text: str
+    named: tuple[tuple[str, str], ...] = ()
+    guid: str | None = None
+
+    def __str__(self) -> str:
+        return f"schema {self.schema_id}" + (f" of subject {self.subject}" if self.subject else "")
+
+
+_PREFIX: Final = struct.Struct(">bI")
+_MAGIC_OF_ID: Final = 0
+_MAGIC_OF_GUID: Final = 1
+
+
+def id_prefix(schema_id: int) -> bytes:
+    """Returns the five bytes before a key or a value."""
+    return _PREFIX.pack(_MAGIC_OF_ID, schema_id)
+
+
+def id_header_name(part: str) -> str:
+    """Returns the name of the header that may have the id. Readers prefer it to the bytes before the data."""
+    return f"__{part}_schema_id"
+
+
+def id_header(part: str, guid: str, after_id: bytes) -> tuple[str, bytes]:
+    """Returns the header of a record.
+
+    Args:
+        part: key or value.
+        guid: the schema's globally unique id.
+        after_id: bytes after the id, such as Protobuf's indexes of the message.
+
+    Raises:
+        ValueError: the guid is not valid.
+    """
+    return id_header_name(part), bytes([_MAGIC_OF_GUID]) + uuid.UUID(guid).bytes + after_id

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from spark_kafka_sink.errors import RegistryError, SchemaIncompatibleError
-from spark_kafka_sink.formats.schemas.formats import schema_format
-from spark_kafka_sink.formats.schemas.schema_format import NAME_DIFFERS
+from spark_kafka_sink.errors import RegistryError, SchemaError, SchemaIncompatibleError
+from spark_kafka_sink.formats.schema_format import NAME_DIFFERS, schema_format
 from spark_kafka_sink.options.schema_options import SchemaConfig
-from spark_kafka_sink.registry.references import SchemaText
 from spark_kafka_sink.registry.registry_client import RegisteredSchema, RegistryClient
+from spark_kafka_sink.registry.response_bodies import SchemaText
 
 _NEEDED: Final = ("without a default", ", required")
 """Ends the line about a new field that records without it do not fit."""
@@ -72,3 +71,42 @@ def register(config: SchemaConfig, subject: str, given: SchemaText, client: Regi
     except SchemaIncompatibleError:
         refuse_incompatible(config, subject, given, client)
         raise
+
+
+def refuse_rules(
+    config: SchemaConfig, found: RegisteredSchema, used: Iterable[str] = (), *, shown: Callable[[str], str] = str
+) -> None:
+    """Raises SchemaError for a schema with active rules. Ignoring them would write in clear what somebody wants encrypted.
+
+    Args:
+        config: settings of the part.
+        found: the schema.
+        used: texts of the schemas that it uses.
+        shown: makes names of the schema printable, without the login.
+    """
+    part, inline = config.part, schema_format(config.format).inline_rules
+    number = (
+        f"schema {found.schema_id}" + (f" of subject {found.subject}" if found.subject else "")
+        if found.schema_id
+        else f"option {part}.schema: the schema"
+    )
+    rules = (*found.rules, *(shown(rule) for text in (found.schema.text, *used) for rule in inline(text)))
+    if rules:
+        raise SchemaError(
+            f"{part}: {number} has rules, which are not supported: {', '.join(rules)}."
+            " Without them, data would be written that should have been encrypted, checked or changed;"
+            " use a subject without rules",
+            part=part,
+            schema_id=found.schema_id,
+            rules=rules,
+        )
+
+
+def refuse_rules_of_subject(config: SchemaConfig, subject: str, client: RegistryClient) -> None:
+    """Raises SchemaError if the subject's latest schema has rules.
+
+    A schema that is derived or given has none itself, so it would be registered as a version without the rules.
+    """
+    latest = client.latest(subject)
+    if latest is not None:
+        refuse_rules(config, latest, shown=client.shown)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
@@ -10,12 +11,53 @@ import pyarrow as pa
 
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import SchemaError, SerializationError
-from spark_kafka_sink.formats.schemas.kernel import Misfit
-from spark_kafka_sink.formats.schemas.nodes import DictionaryNode, Node, encoded
-from spark_kafka_sink.formats.schemas.schema_format import ColumnPlan
+from spark_kafka_sink.formats.nodes import DictionaryNode, Misfit, Node, encoded
+from spark_kafka_sink.formats.schema_format import NAME, ColumnPlan
 from spark_kafka_sink.producer.serializers.bad_row import BadRowError
 
 _T = TypeVar("_T")
+
+
+class Derivation:
+    """A walk over the type of a column, which derives a schema and keeps the columns that the format cannot hold."""
+
+    def __init__(self) -> None:
+        self.problems: list[tuple[str, str]] = []
+
+    def problem(self, path: str, problem: str) -> None:
+        self.problems.append((path.lstrip(".") or "the value", problem))
+
+    def check_name(self, name: str, path: str, format: str) -> None:
+        if not NAME.fullmatch(name):
+            text = re.sub(r"[^A-Za-z0-9_]", "_", name)
+            valid = text if NAME.fullmatch(text) else f"_{text}"
+            self.problem(path, f"is not a valid {format} name: rename it, for example to {valid}")
+
+    def end(self, format: str) -> None:
+        """Raises SchemaError if there were problems."""
+        if self.problems:
+            lines = "".join(f"\n  {path}: {problem}" for path, problem in self.problems)
+            raise SchemaError(f"{format} cannot hold the columns:{lines}", fields=tuple(path for path, _ in self.problems))
+
+
+def comment_of(field: pa.Field) -> str:
+    return str((field.metadata or {}).get(b"comment", b"").decode(errors="replace"))
+
+
+def check_full_name(name: str, format: str) -> None:
+    """Raises SchemaError for a name of a derived record that is not valid."""
+    if not all(NAME.fullmatch(part) for part in name.split(".")):
+        raise SchemaError(f"{name!r} is not a valid {format} name: each part must match {NAME.pattern}", name=name)
+
+
+def unused(name: str, taken: set[str], before_number: str = "") -> str:
+    """Adds a name, with a number if it is taken, and returns it."""
+    number, found = 1, name
+    while found in taken:
+        number += 1
+        found = f"{name}{before_number}{number}"
+    taken.add(found)
+    return found
 
 
 class Walk:

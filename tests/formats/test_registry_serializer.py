@@ -29,8 +29,8 @@ from spark_kafka_sink.errors import (
     UsageError,
 )
 from spark_kafka_sink.options.registry_options import registry_config
-from spark_kafka_sink.registry.references import SchemaReference, SchemaText
 from spark_kafka_sink.registry.registry_client import RegistryClient
+from spark_kafka_sink.registry.response_bodies import SchemaReference, SchemaText
 from tests.every import every
 from tests.kafka.witness import read_topic
 from tests.planted_secrets import MARK

@@ -1,1 +1,0 @@
-"""Serializers whose schemas are in a registry."""

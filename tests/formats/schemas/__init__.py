@@ -1,1 +1,0 @@
-"""Tests of what all formats with a schema share."""
