@@ -96,7 +96,7 @@ class Append(NamedTuple):
 
 
 class _Encoding(NamedTuple):
-    """What `encode_pieces` takes for the rows of a plan, and the last timestamp of each piece."""
+    """Arguments of `encode_pieces` for the rows of a plan, and the last timestamp of each piece."""
 
     order: NDArray[np.intp] | None
     pieces: Pieces

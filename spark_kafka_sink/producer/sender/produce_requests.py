@@ -200,7 +200,7 @@ class ProduceRequests:
         return sealed
 
     def polled(self, responses: Iterable[ClientResponse]) -> None:
-        """Takes the events of a poll, before anyone is told that records are acknowledged."""
+        """Takes the events of a poll, before anyone gets the outcome of a record."""
         self._count_network()
         if self._client.rejections:
             self._fail_rejected()
