@@ -445,8 +445,10 @@ class RecordAccumulator:
         return waiting
 
     def incomplete_records(self) -> int:
+        """Returns the number of records whose outcome nobody knows. A flush may return before its batches are removed."""
         with self.lock:
-            return sum(batch.record_count for batch in self._incomplete.values())
+            incomplete = self._incomplete.values()
+            return sum(batch.record_count for batch in incomplete if not (isinstance(batch, SealedBatch) and batch.done))
 
     def _unqueue(self, batch: OpenBatch) -> bool:
         """Takes a batch out of its queue. Returns False if the sender thread has already taken it."""
