@@ -142,7 +142,7 @@ def test_an_incompatible_change_names_what_differs(apicurio: Apicurio, witness: 
     with pytest.raises(SchemaIncompatibleError) as caught:
         written(apicurio.url, topic, pa.array([{"id": "1", "region": "eu"}]), schema=changed)
     assert caught.value.facts["fields"] == (
-        "id: was integer, is string",
+        "id: was integer, required, is string, required",
         'region: was enum ["eu", "us"], not required, is enum ["eu"], required',
     )
     assert len(witness.client.get_versions(f"{topic}-value")) == 1
