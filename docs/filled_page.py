@@ -11,7 +11,7 @@ from docs.markdown import table
 from spark_kafka_sink.broker import BrokerConfig
 from spark_kafka_sink.broker.cluster.broker_settings import SETTINGS
 from spark_kafka_sink.broker.cluster.topic_config import TOPIC_CONFIGS
-from spark_kafka_sink.exporters.families import FAMILIES, LATENCY_TEXT
+from spark_kafka_sink.exporters.metric_families import FAMILIES, LATENCY_TEXT
 from spark_kafka_sink.exporters.opentelemetry import ATTRIBUTES
 from spark_kafka_sink.exporters.prometheus import prometheus_name
 from spark_kafka_sink.producer.metrics.metric_table import GAUGES, NODE, OWN, PRODUCER, TOPIC, Metric

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from spark_kafka_sink.producer.base.bad_rows import BadRows
     from spark_kafka_sink.producer.base.producer_record import PartitionInfo, ProducerRecord, RecordMetadata
     from spark_kafka_sink.producer.interceptors import ColumnsMetadata, ProducerInterceptor
-    from spark_kafka_sink.producer.partitioners.partitioner import Partitioner
+    from spark_kafka_sink.producer.partitioners.interface import Partitioner
     from spark_kafka_sink.producer.producer import Producer
     from spark_kafka_sink.producer.scopes.send_scope import SendScope
     from spark_kafka_sink.producer.serializers.serializer import Serializer
@@ -118,7 +118,7 @@ _NAMES = {
     "producer.base.bad_rows": "BadRows",
     "producer.base.producer_record": "PartitionInfo ProducerRecord RecordMetadata",
     "producer.interceptors": "ColumnsMetadata ProducerInterceptor",
-    "producer.partitioners.partitioner": "Partitioner",
+    "producer.partitioners.interface": "Partitioner",
     "producer.producer": "Producer",
     "producer.scopes.send_scope": "SendScope",
     "producer.serializers.serializer": "Serializer",

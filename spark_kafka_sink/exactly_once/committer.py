@@ -13,7 +13,7 @@ from typing import Final, NoReturn
 
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import CommitError, DeadlineError, KafkaSinkError
-from spark_kafka_sink.exactly_once import failpoints, resolving
+from spark_kafka_sink.exactly_once import failpoints, recovery_rules
 from spark_kafka_sink.exactly_once.commit_errors import RowVisibility, batch_aborted, commit_stopped, commit_timeout, rows_of
 from spark_kafka_sink.exactly_once.commit_log import CommitLog, old_jobs
 from spark_kafka_sink.exactly_once.commit_log_topic import CommitLogDeletedError, how_to_look, made_again
@@ -22,7 +22,7 @@ from spark_kafka_sink.exactly_once.execution import BestEffort, CommitCall, Exec
 from spark_kafka_sink.exactly_once.log_writer import ClaimLostError
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.exactly_once.proof import Proof
-from spark_kafka_sink.exactly_once.resolving import Refusal, Refused
+from spark_kafka_sink.exactly_once.recovery_rules import Refusal, Refused
 from spark_kafka_sink.exactly_once.rules import Done, GiveUp, Read, Step, Stop, View, asked_for, decide, key, prepares_first
 from spark_kafka_sink.exactly_once.transaction_client import PREPARE_COMMIT, TransactionClient
 from spark_kafka_sink.exactly_once.transactional_ids import NO_QUERY, TransactionalIds
@@ -229,14 +229,14 @@ class Committer:
                 self._prepared.append(_run_of(batch, own))
             self._remember(batch, call)
         assert isinstance(end, Done | GiveUp | Stop)
-        is_committed = resolving.has_committed(execution.view)
+        is_committed = recovery_rules.has_committed(execution.view)
         if isinstance(end, GiveUp) and is_committed:  # what is open was prepared with it: it is not aborted
             self._raise_made_again(batch, own, call)
         is_committed |= Proof.COMMITTED in execution.abort(end.leftovers)
         if isinstance(end, GiveUp):
             if is_committed:
                 self._raise_made_again(batch, own, call)
-            raise batch_aborted(batch, own, end.ended, resolving.kept(execution.view), call.replaced)
+            raise batch_aborted(batch, own, end.ended, recovery_rules.kept(execution.view), call.replaced)
         view = execution.view
         if not isinstance(end, Done):
             is_invisible = self._is_invisible(batch, own, call) and not is_committed
@@ -360,8 +360,8 @@ class Committer:
         last = execution.view.last
         if last is not None and last.batch > batch.number:
             return Refused(Refusal.MOVED_ON)
-        execution.view = replace(execution.view, batch=resolving.batch_to_abort(last))
-        end = execution.run(resolving.end_stopped)
+        execution.view = replace(execution.view, batch=recovery_rules.batch_to_abort(last))
+        end = execution.run(recovery_rules.end_stopped)
         if isinstance(end, Refused):
             return end
         assert isinstance(end, Done)
@@ -369,7 +369,7 @@ class Committer:
 
     def _abort(self, job: MicroBatch, own: OwnTransactions, call: CommitCall) -> Refused | bool:
         execution = self._execution(job, View(job.number, own), call)
-        end = execution.run(resolving.abort)
+        end = execution.run(recovery_rules.abort)
         if isinstance(end, Refused):
             if end.refusal is Refusal.COMPLETE and own:  # what its lost tasks left open is not in the record
                 self._abort(job, (), call)

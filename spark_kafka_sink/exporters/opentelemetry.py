@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from spark_kafka_sink.exporters.families import (
+from spark_kafka_sink.exporters.metric_families import (
     FAMILIES,
     MOST_PARTITIONS,
     Family,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from spark_kafka_sink.errors import UsageError
-from spark_kafka_sink.exporters.families import (
+from spark_kafka_sink.exporters.metric_families import (
     BOUNDS_S,
     FAMILIES,
     LATENCY_TEXT,

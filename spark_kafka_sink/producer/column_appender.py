@@ -30,7 +30,7 @@ from spark_kafka_sink.producer.base.column_checks import check_columns, check_sh
 from spark_kafka_sink.producer.base.lifecycle import NO_WAIT, Lifecycle, in_callback
 from spark_kafka_sink.producer.interceptors import ColumnsInterception, ProducerInterceptors
 from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
-from spark_kafka_sink.producer.partitioners.partitioner import ClosablePartitioner, Partitions
+from spark_kafka_sink.producer.partitioners.interface import ClosablePartitioner, Partitions
 from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
 from spark_kafka_sink.producer.retention import Retention
 from spark_kafka_sink.producer.serializers.serialization import Serialization

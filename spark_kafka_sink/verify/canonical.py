@@ -1,6 +1,6 @@
 """Columns as JSON in which equal values have equal texts, made by Spark on both sides of a comparison.
 
-The source's columns come as they are, and the topic's from `values/conversion.py`. So neither Python nor a serializer of the sink
+The source's columns come as they are, and the topic's from `conversion.py`. So neither Python nor a serializer of the sink
 touches the source.
 """
 

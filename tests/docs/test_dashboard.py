@@ -11,7 +11,7 @@ import yaml
 
 from docs.dashboard import NOT_SHOWN, Panel, panels
 from docs.pages import FOLDER
-from spark_kafka_sink.exporters.families import FAMILIES
+from spark_kafka_sink.exporters.metric_families import FAMILIES
 from spark_kafka_sink.exporters.prometheus import prometheus_name
 from tests.exporters.promtool import promtool
 

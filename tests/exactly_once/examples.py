@@ -7,7 +7,7 @@ from typing import Final
 
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State, TaskRows
 from spark_kafka_sink.exactly_once.proof import TransactionDescription
-from spark_kafka_sink.exactly_once.resolving import Refused
+from spark_kafka_sink.exactly_once.recovery_rules import Refused
 from spark_kafka_sink.exactly_once.rules import Commit, Done, Look, Step, Stop, View, decide
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from spark_kafka_sink.exporters.families import FAMILIES
+from spark_kafka_sink.exporters.metric_families import FAMILIES
 from spark_kafka_sink.exporters.prometheus import prometheus_name
 from tests.exporters.promtool import promtool
 

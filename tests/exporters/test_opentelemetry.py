@@ -17,7 +17,7 @@ from opentelemetry.semconv._incubating.attributes import messaging_attributes
 from opentelemetry.semconv.attributes import error_attributes
 
 from spark_kafka_sink.errors import InstallationError
-from spark_kafka_sink.exporters.families import FAMILIES, Family
+from spark_kafka_sink.exporters.metric_families import FAMILIES, Family
 from spark_kafka_sink.exporters.opentelemetry import ATTRIBUTES, export_opentelemetry, instrument_name, instrument_unit
 from spark_kafka_sink.spark.driver.metrics import DeliveryMetrics
 from tests.exporters.reports import batch

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_kafka_sink.errors import InstallationError
-from spark_kafka_sink.exporters.families import FAMILIES
+from spark_kafka_sink.exporters.metric_families import FAMILIES
 from spark_kafka_sink.exporters.prometheus import prometheus_name, serve_prometheus
 from spark_kafka_sink.exporters.scraped import NotOursError, is_web_address, metric_names, read_page, reading
 from spark_kafka_sink.spark.driver.metrics import DeliveryMetrics

@@ -12,13 +12,13 @@ from spark_kafka_sink.cli.transactions.connection import Connection, connected
 from spark_kafka_sink.cli.transactions.result import COMMAND, Result, transactions_text, written_again
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import KafkaSinkError
-from spark_kafka_sink.exactly_once import resolving
+from spark_kafka_sink.exactly_once import recovery_rules
 from spark_kafka_sink.exactly_once.commit_log_topic import HOW_TO_LOOK
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, State
 from spark_kafka_sink.exactly_once.execution import Execution
 from spark_kafka_sink.exactly_once.micro_batch import is_job
 from spark_kafka_sink.exactly_once.proof import Proof, proof_of
-from spark_kafka_sink.exactly_once.resolving import Refusal, Refused, batch_to_abort
+from spark_kafka_sink.exactly_once.recovery_rules import Refusal, Refused, batch_to_abort
 from spark_kafka_sink.exactly_once.rules import Done, View
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 
@@ -49,7 +49,7 @@ def abort(options: TransactionsOptions, query_id: str, *, yes: bool) -> None:
 def _aborted(connection: Connection, query_id: str, *, yes: bool) -> Result:
     logged = connection.record(query_id)
     last = None if logged is None else logged.record
-    expected = resolving.abort(View(batch_to_abort(last), (), read=True, last=last))
+    expected = recovery_rules.abort(View(batch_to_abort(last), (), read=True, last=last))
     if isinstance(expected, Refused):
         assert last is not None
         return _refused(query_id, last.batch, expected)
@@ -111,7 +111,7 @@ def _end(connection: Connection, query_id: str, last: CommitRecord | None, then:
             execution.abort(end.leftovers)
         return end
 
-    end = connection.carry_out(query_id, View(batch, ()), resolving.abort, finish)
+    end = connection.carry_out(query_id, View(batch, ()), recovery_rules.abort, finish)
     if isinstance(end, Refused):
         return _refused(query_id, batch, end)
     # The response to an EndTxn(abort) proves nothing if the transaction timed out just before. What is open now does.

@@ -16,13 +16,13 @@ from spark_kafka_sink.cli.transactions.result import COMMAND, Result, how_to_res
 from spark_kafka_sink.client.topics import records_are_gone
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import KafkaSinkError
-from spark_kafka_sink.exactly_once import resolving
+from spark_kafka_sink.exactly_once import recovery_rules
 from spark_kafka_sink.exactly_once.commit_log import COMPLETE_FOR_MS, old_jobs
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, State
 from spark_kafka_sink.exactly_once.execution import Execution
 from spark_kafka_sink.exactly_once.micro_batch import is_job
 from spark_kafka_sink.exactly_once.proof import Outcome
-from spark_kafka_sink.exactly_once.resolving import NOTHING_TO_RESOLVE, Refusal, Refused, Resolution
+from spark_kafka_sink.exactly_once.recovery_rules import NOTHING_TO_RESOLVE, Refusal, Refused, Resolution
 from spark_kafka_sink.exactly_once.rules import View, Write
 from spark_kafka_sink.exactly_once.transactional_ids import foreign_prefix
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
@@ -66,7 +66,7 @@ def resolve_batch(
     written = list[Write]()
 
     def decide(view: View) -> object:
-        step = resolving.resolve(resolving.with_proofs(view, proofs), resolution)
+        step = recovery_rules.resolve(recovery_rules.with_proofs(view, proofs), resolution)
         if isinstance(step, Write):
             written.append(step)
         return step
@@ -77,7 +77,7 @@ def resolve_batch(
         refusal, last = None if is_written else end.refusal, execution.view.last
         if last is None:
             return ResolvedBatch(refusal, None)
-        outcomes = resolving.with_proofs(execution.view, proofs).outcomes or {}
+        outcomes = recovery_rules.with_proofs(execution.view, proofs).outcomes or {}
         words = {each: str(outcomes.get(each, Outcome.UNKNOWN)) for each in end.transactional_ids}
         words = words or dict.fromkeys(last.aborted, str(Outcome.ABORTED))
         lost = ((each, words[each.transactional_id]) for each in last.handles if each.transactional_id in words)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spark_kafka_sink.client.cluster import Cluster
-from spark_kafka_sink.producer.partitioners.partitioner import Partitions, Sizes, partition_count
+from spark_kafka_sink.producer.partitioners.interface import Partitions, Sizes, partition_count
 from spark_kafka_sink.records.columns import RecordColumns
 
 # Time for which the queue lengths of a topic are reused. Java inspects the queues in each round of its sender; here 1,000 queues

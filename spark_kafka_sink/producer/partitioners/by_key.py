@@ -9,8 +9,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from spark_kafka_sink.client.cluster import Cluster
+from spark_kafka_sink.producer.partitioners.interface import Partitioner, Partitions, Sizes, optional_method, partition_count
 from spark_kafka_sink.producer.partitioners.key_hash import fnv1a, murmur2, to_positive
-from spark_kafka_sink.producer.partitioners.partitioner import Partitioner, Partitions, Sizes, optional_method, partition_count
 from spark_kafka_sink.records.arrow_arrays import array_of_bytes, validity
 from spark_kafka_sink.records.columns import RecordColumns
 

@@ -14,7 +14,7 @@ from spark_kafka_sink.counts import counted, partition_range
 from spark_kafka_sink.errors import KafkaSinkError, OptionError, RecordError
 from spark_kafka_sink.options.producer_options import ProducerConfig
 from spark_kafka_sink.producer.base.plugins import configured, full_name, plugin
-from spark_kafka_sink.producer.partitioners.partitioner import Partitions, Sizes, optional_method, partition_count
+from spark_kafka_sink.producer.partitioners.interface import Partitions, Sizes, optional_method, partition_count
 from spark_kafka_sink.records.arrow_arrays import byte_column
 from spark_kafka_sink.records.columns import RecordColumns
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spark_kafka_sink.client.cluster import Cluster
-from spark_kafka_sink.producer.partitioners.partitioner import Partitions, Sizes, partition_count
+from spark_kafka_sink.producer.partitioners.interface import Partitions, Sizes, partition_count
 from spark_kafka_sink.records.columns import RecordColumns
 
 _POSITIVE = 0x7FFFFFFF

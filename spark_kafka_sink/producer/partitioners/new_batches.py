@@ -7,7 +7,7 @@ import numpy as np
 from spark_kafka_sink.client.cluster import Cluster
 from spark_kafka_sink.producer.accumulator.append_plan import group
 from spark_kafka_sink.producer.partitioners.built_in import Queues
-from spark_kafka_sink.producer.partitioners.partitioner import ClosablePartitioner, OnNewBatch, Partitions, Sizes, partition_count
+from spark_kafka_sink.producer.partitioners.interface import ClosablePartitioner, OnNewBatch, Partitions, Sizes, partition_count
 from spark_kafka_sink.records.columns import NO_PARTITION, RecordColumns
 
 # Bytes in the open batch of each partition that has one.

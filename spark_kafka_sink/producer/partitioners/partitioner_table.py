@@ -20,10 +20,10 @@ from spark_kafka_sink.producer.partitioners.by_key import (
     murmur2_positive,
 )
 from spark_kafka_sink.producer.partitioners.custom import OPTION, CustomPartitioner, custom_partitioner
+from spark_kafka_sink.producer.partitioners.interface import ClosablePartitioner, PartitionColumnFirst, Partitioner
 from spark_kafka_sink.producer.partitioners.key_hash import crc32
 from spark_kafka_sink.producer.partitioners.keyless import RandomPartitioner, RoundRobinPartitioner, UniformStickyPartitioner
 from spark_kafka_sink.producer.partitioners.new_batches import NewBatches
-from spark_kafka_sink.producer.partitioners.partitioner import ClosablePartitioner, PartitionColumnFirst, Partitioner
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from spark_kafka_sink.errors import KafkaSinkError
 from spark_kafka_sink.exactly_once.commit_log_topic import HOW_TO_LOOK, CommitLogDeletedError, how_to_look
 from spark_kafka_sink.exactly_once.committer import CommitReport, OwnTransactions
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, TaskTransaction
-from spark_kafka_sink.exactly_once.resolving import Refusal, Refused
+from spark_kafka_sink.exactly_once.recovery_rules import Refusal, Refused
 from spark_kafka_sink.options.sink_options import SinkOptions
 from spark_kafka_sink.reports.delivery_report import DeliveryReport
 from spark_kafka_sink.spark.plan.commits import cli_options, committers, counted_reports, transactions_of

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from spark_kafka_sink.exactly_once import resolving, rules
-from spark_kafka_sink.exactly_once.resolving import Refused, Resolution
+from spark_kafka_sink.exactly_once import recovery_rules, rules
+from spark_kafka_sink.exactly_once.recovery_rules import Refused, Resolution
 from spark_kafka_sink.exactly_once.rules import Step, View
 from tests.exactly_once.model.world import Budget
 
@@ -30,15 +30,15 @@ def together(rows: Rows) -> tuple[Rows, ...]:
 
 
 def recover(view: View) -> Step | Refused:
-    return resolving.resolve(view, Resolution.RECOVER)
+    return recovery_rules.resolve(view, Resolution.RECOVER)
 
 
 def accept_loss(view: View) -> Step | Refused:
-    return resolving.resolve(view, Resolution.ACCEPT_LOSS)
+    return recovery_rules.resolve(view, Resolution.ACCEPT_LOSS)
 
 
 def replay(view: View) -> Step | Refused:
-    return resolving.resolve(view, Resolution.REPLAY)
+    return recovery_rules.resolve(view, Resolution.REPLAY)
 
 
 NO_FAILURES: Final = Budget()
@@ -65,7 +65,7 @@ class Driver:
 
 @dataclass(frozen=True)
 class Person:
-    """Runs the command line once, at any time: a decision of resolving.py."""
+    """Runs the command line once, at any time: a decision of recovery_rules.py."""
 
     decide: Decide
     is_abort: bool = False
@@ -87,7 +87,7 @@ class Configuration:
     first_slot: int = 0
     broken: str = ""
     commit: Decide = rules.decide
-    abort: Decide = resolving.abort
+    abort: Decide = recovery_rules.abort
     is_fresh_run: bool = False
     has_copies: bool = False
     accepts_loss: bool = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from spark_kafka_sink.exactly_once import resolving
+from spark_kafka_sink.exactly_once import recovery_rules
 from spark_kafka_sink.exactly_once.commit_record import State
 from tests.exactly_once.model import running, truth
 from tests.exactly_once.model import world as worlds
@@ -16,7 +16,7 @@ from tests.exactly_once.model.values import NONE, last_record
 from tests.exactly_once.model.world import BrokenError, Budget, World
 
 # What a person does about a job that is gone: commit what can be, and then abort what is open.
-_FOR_A_JOB: Final = (Person(recover), Person(resolving.abort, is_abort=True))
+_FOR_A_JOB: Final = (Person(recover), Person(recovery_rules.abort, is_abort=True))
 
 
 class FreshRun:

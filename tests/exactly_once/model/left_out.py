@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from spark_kafka_sink.exactly_once import resolving, rules
+from spark_kafka_sink.exactly_once import recovery_rules, rules
 from spark_kafka_sink.exactly_once.commit_record import State
 from tests.exactly_once.model import mutations
 from tests.exactly_once.model.configuration import Configuration, Driver, Person, recover, replay, spread, swapped, together
@@ -26,7 +26,7 @@ BEGINNING: Final = Driver(((0, 1), (2,)), splits=(spread,), ignores_failures=Tru
 AT_ONCE: Final = Driver(ONE_BATCH, splits=(together,))
 SLOW: Final = Driver(ONE_BATCH, splits=(together,), is_slow=True)
 JOB: Final = Driver(ONE_BATCH, splits=(spread,), is_job=True)
-ABORT: Final = Person(resolving.abort, is_abort=True)
+ABORT: Final = Person(recovery_rules.abort, is_abort=True)
 REPLAY: Final = Person(replay)
 
 # Two drivers that run on copies of one checkpoint, and see other rows: the second row belongs to the first batch of only one.
@@ -137,7 +137,7 @@ LEFT_OUT: Final[dict[str, Configuration]] = {
 def whole(configuration: Configuration) -> Configuration:
     """With every rule."""
     programs = tuple(_whole_program(each) for each in configuration.programs)
-    return replace(configuration, programs=programs, commit=rules.decide, abort=resolving.abort)
+    return replace(configuration, programs=programs, commit=rules.decide, abort=recovery_rules.abort)
 
 
 def _whole_program(program: Driver | Person) -> Driver | Person:

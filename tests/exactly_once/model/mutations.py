@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from spark_kafka_sink.exactly_once import resolving, rules
+from spark_kafka_sink.exactly_once import recovery_rules, rules
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, State
 from spark_kafka_sink.exactly_once.proof import Outcome
-from spark_kafka_sink.exactly_once.resolving import Refused
+from spark_kafka_sink.exactly_once.recovery_rules import Refused
 from spark_kafka_sink.exactly_once.rules import Commit, Done, Step, View, Write
 from tests.exactly_once.model.configuration import replay
 
@@ -158,25 +158,25 @@ def writes_all_again(view: View) -> Step:
 
 
 def aborts_before_closed(view: View) -> Step | Refused:
-    step = resolving.abort(view)
+    step = recovery_rules.abort(view)
     return Done(tuple(each.handle for each in step.transactions)) if isinstance(step, Write) else step
 
 
 def aborts_what_is_prepared(view: View) -> Step | Refused:
     is_prepared = view.last is not None and view.last.state is State.PREPARED
-    return resolving.abort(replace(view, last=None) if is_prepared else view)
+    return recovery_rules.abort(replace(view, last=None) if is_prepared else view)
 
 
 def aborts_what_is_to_be_replayed(view: View) -> Step | Refused:
     """And writes of the last batch what it was, with more to be aborted."""
     if view.last is None or view.last.state is not State.REPLAY:
-        return resolving.abort(view)
-    step = resolving.abort(replace(view, last=replace(view.last, state=State.ABORTED)))
+        return recovery_rules.abort(view)
+    step = recovery_rules.abort(replace(view, last=replace(view.last, state=State.ABORTED)))
     return replace(step, state=State.REPLAY) if isinstance(step, Write) else step
 
 
 def forgets_last_record(view: View) -> Step | Refused:
-    step = resolving.abort(view)
+    step = recovery_rules.abort(view)
     return replace(step, state=State.CLOSED) if isinstance(step, Write) else step
 
 

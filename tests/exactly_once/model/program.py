@@ -7,7 +7,7 @@ from functools import cache
 from typing import Final, NamedTuple
 
 from spark_kafka_sink.exactly_once.proof import Outcome
-from spark_kafka_sink.exactly_once.resolving import Refused
+from spark_kafka_sink.exactly_once.recovery_rules import Refused
 from spark_kafka_sink.exactly_once.rules import Step
 from tests.exactly_once.model.configuration import Configuration, Decide, Driver, Person, Rows
 from tests.exactly_once.model.coordinator import Slot

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from spark_kafka_sink.exactly_once.resolving import batch_to_abort
+from spark_kafka_sink.exactly_once.recovery_rules import batch_to_abort
 from tests.exactly_once.model import values
 from tests.exactly_once.model import world as worlds
 from tests.exactly_once.model.committing import commits

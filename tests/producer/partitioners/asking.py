@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from spark_kafka_sink.client.cluster import Cluster
 from spark_kafka_sink.options.producer_options import ProducerConfig, producer_config
-from spark_kafka_sink.producer.partitioners.partitioner import Partitioner
+from spark_kafka_sink.producer.partitioners.interface import Partitioner
 from spark_kafka_sink.records.columns import RecordColumns
 from tests.producer.clusters import cluster_of
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.producer.partitioners.by_key import fnv1a_absolute, fnv1a_positive
-from spark_kafka_sink.producer.partitioners.partitioner import Partitioner
+from spark_kafka_sink.producer.partitioners.interface import Partitioner
 from spark_kafka_sink.producer.partitioners.partitioner_table import partitioner_of
 from tests.every import every
 from tests.producer.partitioners.asking import ask, available, config

@@ -21,7 +21,7 @@ from spark_kafka_sink.errors import (
     UsageError,
 )
 from spark_kafka_sink.producer.base.producer_record import OnDelivery, RecordMetadata
-from spark_kafka_sink.producer.partitioners.partitioner import Partitions, Sizes
+from spark_kafka_sink.producer.partitioners.interface import Partitions, Sizes
 from spark_kafka_sink.producer.producer import CHUNK_SIZE, Producer
 from spark_kafka_sink.producer.single_records.record_future import RecordFuture
 from spark_kafka_sink.producer.single_records.topic_buffer import MAX_ROWS, TopicBuffer

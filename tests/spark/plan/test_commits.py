@@ -13,7 +13,7 @@ from spark_kafka_sink.exactly_once.commit_log_topic import HOW_TO_LOOK, CommitLo
 from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction
 from spark_kafka_sink.exactly_once.committer import CommitReport, Committer
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, TaskTransaction
-from spark_kafka_sink.exactly_once.resolving import Refusal, Refused
+from spark_kafka_sink.exactly_once.recovery_rules import Refusal, Refused
 from spark_kafka_sink.options.sink_options import SinkOptions, sink_options
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 from spark_kafka_sink.reports.delivery_report import DeliveryReport

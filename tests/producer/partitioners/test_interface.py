@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from spark_kafka_sink.errors import RecordError, UsageError
+from spark_kafka_sink.producer.partitioners.interface import Partitioner
 from spark_kafka_sink.producer.partitioners.key_hash import murmur2
-from spark_kafka_sink.producer.partitioners.partitioner import Partitioner
 from spark_kafka_sink.producer.partitioners.partitioner_table import NAMES, partitioner_of
 from spark_kafka_sink.records.columns import NO_PARTITION, RecordColumns
 from tests.every import every
