@@ -120,26 +120,29 @@ def defaults(schema: TopicSchema) -> dict[str, Any]:
     if schema.schema is None or schema.schema.kind not in (AVRO, JSON):
         return {}
     if schema.schema.kind == AVRO:
-        return _defaults_of_record(_avro(schema), _DEEPEST, set())
+        return _defaults_of_record(_avro(schema), _DEEPEST, {})
     try:
         return _defaults_of_object(json.loads(schema.schema.text), _DEEPEST)
     except (ValueError, RecursionError):  # it is nested more deeply than any value
         return {}
 
 
-def _defaults_of_record(kind: AvroType | None, levels: int, seen: set[int]) -> dict[str, Any]:
-    """seen: the records that were looked at. Each is looked at once, because schemas name one at exponentially many paths."""
+def _defaults_of_record(kind: AvroType | None, levels: int, known: dict[int, dict[str, Any]]) -> dict[str, Any]:
+    """known: those of the records that were looked at, each of them once: schemas name one at exponentially many paths."""
     if isinstance(kind, Union) and levels:
-        return next(filter(None, (_defaults_of_record(one, levels - 1, seen) for one in kind.branches)), {})
-    if not isinstance(kind, Record) or not levels or id(kind) in seen:
+        return next(filter(None, (_defaults_of_record(one, levels - 1, known) for one in kind.branches)), {})
+    if not isinstance(kind, Record) or not levels:
         return {}
-    seen.add(id(kind))
+    if id(kind) in known:
+        return known[id(kind)]
+    known[id(kind)] = {}  # inside of itself
     found: dict[str, Any] = {}
     for field in kind.fields:
         if field.default is not MISSING and field.default is not None:
             found[field.name] = field.default
-        elif inner := _defaults_of_record(field.type, levels - 1, seen):
+        elif inner := _defaults_of_record(field.type, levels - 1, known):
             found[field.name] = inner
+    known[id(kind)] = found
     return found
 
 

@@ -159,9 +159,9 @@ class Appender:
         buffered = 0
         try:
             for start, stop in parts(sizes, most_rows, most_bytes):
-                tally.raise_error()
                 if limit is not None:
                     _pass_limit(append, limit, stop - start, int(sizes[start:stop].sum()))
+                tally.raise_error()
                 part = columns.slice(start, stop - start)
                 long_from = STAY_CHUNKS * self._pool.chunk_size
                 rows = GroupedRows.of(topic, part, sizes[start:stop], partitions[start:stop], count, long_from)

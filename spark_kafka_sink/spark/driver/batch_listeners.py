@@ -29,6 +29,7 @@ class BatchListeners:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._listeners: tuple[BatchListener, ...] = ()
+        self._leaving: tuple[BatchListener, ...] = ()  # they get what was committed before
         self._warned: set[int] = set()
         self._queue: EventQueue[tuple[BatchReport, tuple[BatchListener, ...]]] | None = None
 
@@ -45,12 +46,20 @@ class BatchListeners:
 
     def remove(self, listener: BatchListener) -> None:
         """Ends the calls of a listener, after those for earlier commits. One that was not added is ignored."""
-        queue = self._queue
-        if queue is not None and listener in self._listeners:
+        with self._lock:
+            found = list(self._listeners)
+            if listener not in found:
+                return
+            found.remove(listener)
+            self._listeners = tuple(found)
+            self._leaving = (*self._leaving, listener)
+            queue = self._queue
+        if queue is not None:
             queue.wait(WAIT_S)
         with self._lock:
-            place = self._listeners.index(listener) if listener in self._listeners else len(self._listeners)
-            self._listeners = (*self._listeners[:place], *self._listeners[place + 1 :])
+            left = list(self._leaving)
+            left.remove(listener)
+            self._leaving = tuple(left)
 
     def put(self, batch: BatchReport) -> None:
         """Has the listeners called with a report. It never waits."""
@@ -70,8 +79,8 @@ class BatchListeners:
     def _call(self, item: tuple[BatchReport, tuple[BatchListener, ...]]) -> None:
         batch, listeners = item
         for listener in listeners:
-            if listener not in self._listeners:
-                continue  # it was removed, and its removal has waited for long enough
+            if listener not in self._listeners and listener not in self._leaving:
+                continue  # its removal has waited for long enough
             try:
                 listener(batch)
             except BaseException as error:  # SystemExit, too, would end the thread without a word

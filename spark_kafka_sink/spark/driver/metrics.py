@@ -319,7 +319,7 @@ class DeliveryMetrics:
     def close(self) -> None:
         """Stops listening for commits. The counts stay readable, and the next `register` returns a new handle.
 
-        It waits up to 5 s for the calls of batch listeners, and ends them.
+        It waits up to 5 s for the calls of batch listeners, and ends them. Transactions of stopped queries may take 15 s more.
         """
         self.closed = True
         if self._listener is not None:

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Final
 
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
+from spark_kafka_sink.options.sink_options import sink_options
 from spark_kafka_sink.reports.delivery_report import DeliveryReport
 from spark_kafka_sink.spark.batch_report import BatchReport
 from spark_kafka_sink.spark.feed import writer_of
@@ -26,6 +27,8 @@ logger = logging.getLogger(__name__)
 
 # Consumers wait for as long. Spark is asked only while a query has transactions that finished tasks have left: 5 ms each time.
 _LOOK_S: Final = 1.0
+# At the end of a program, after which no further query is begun with.
+_LAST_S: Final = 5.0
 
 
 class StoppedQueries:
@@ -50,7 +53,7 @@ class StoppedQueries:
         self._lock = threading.Lock()
         self._looking = threading.Lock()
         self._options: dict[str, bytes] = {}  # by writer, as `Feed.planned` told them. They hold secrets.
-        self._tried: dict[str, int] = {}  # by query: the batch whose transactions one attempt has been made to end
+        self._tried = set[tuple[str, int]]()  # queries and batches: one attempt is made to end their transactions
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -74,41 +77,47 @@ class StoppedQueries:
         self._closed.set()
         atexit.unregister(self.close)
         if self._thread is not None:
-            self._look()
+            self._look(time.monotonic() + _LAST_S)
 
     def _run(self) -> None:
         while not self._closed.wait(_LOOK_S):
-            self._look()
+            self._look(float("inf"))
 
-    def _look(self) -> None:
+    def _look(self, deadline: float) -> None:
+        """deadline: on time.monotonic's clock. After it no further query is begun with."""
         from spark_kafka_sink.spark.driver.active_queries import active_ids  # not with the module: it loads pyspark.sql
 
         with self._looking:
-            try:
-                with self._lock:
-                    known = dict(self._options)
-                found = [each for each in self._left_open() if each.writer in known]
-                active = active_ids() if found else None
+            with self._lock:
+                known = dict(self._options)
+            found = [each for each in self._left_open() if each.writer in known]
+            self._tried &= {(each.query_id, each.batch) for each in found}
+            for each in found:
+                if time.monotonic() > deadline:
+                    return
+                # Asked for each, because the end of another one may have taken seconds, and a query may have begun again.
+                active = active_ids()
                 if active is None:
                     return
-                stopped = [each for each in found if each.query_id not in active]
-                tried, self._tried = self._tried, {each.query_id: each.batch for each in stopped}
-                for each in stopped:
-                    if tried.get(each.query_id) != each.batch:
-                        self._end(each, known[each.writer])
-            except Exception as error:  # such as options that only Spark's processes can read
-                text = "the transactions of a query that was stopped could not be ended: %s: %s"
-                logger.warning(text, type(error).__name__, str(error).split("\n", 1)[0])
+                key = each.query_id, each.batch
+                if each.query_id in active:
+                    self._tried.discard(key)
+                elif key not in self._tried:
+                    self._tried.add(key)
+                    self._end(each, known[each.writer])
 
     def _end(self, left: OpenTransaction, content: bytes) -> None:
         from spark_kafka_sink.spark.plan.aborts import abort_micro_batch
-        from spark_kafka_sink.spark.plugin_checks import checked_options
 
         began = time.time()
 
         def count(number: int, reports: list[DeliveryReport]) -> None:
             self._committed(BatchReport(left.query_id, number, began, time.time() - began, total(reports)))
 
-        options = checked_options(json.loads(content), warns_of_security=False)
-        if abort_micro_batch(options, MicroBatch(left.query_id, left.batch), self._driver, count, is_commit_begun=True):
-            self._aborted(left.query_id, left.batch)
+        try:
+            options = sink_options(json.loads(content), warns_of_security=False)
+            if abort_micro_batch(options, MicroBatch(left.query_id, left.batch), self._driver, count, is_commit_begun=True):
+                self._aborted(left.query_id, left.batch)
+        except Exception as error:  # such as a reference that only Spark's processes can resolve
+            text = "the open transactions of query %s, which was stopped, could not be ended: %s: %s"
+            logger.warning(text, left.query_id, type(error).__name__, str(error).split("\n", 1)[0])

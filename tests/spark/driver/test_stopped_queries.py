@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
 import spark_kafka_sink as sks
+from spark_kafka_sink.producer.serializers.text import StringSerializer
 from spark_kafka_sink.spark.feed import Feed
 from spark_kafka_sink.spark.plan.data_source import reporting_to
 from spark_kafka_sink.spark.plan.writers import KafkaSinkStreamWriter
@@ -27,15 +28,17 @@ PROPERTIES = "sql.streaming.queryId", "streaming.sql.batchId"
 NewTopic = Callable[..., str]
 
 
-def run_tasks(spark: SparkSession, feed: Feed, options: dict[str, str], query: str) -> KafkaSinkStreamWriter:
-    """Plans a query's first micro-batch and runs its tasks, as Spark does, without a commit or an abort."""
-    writer = reporting_to(feed)(options).streamWriter(SCHEMA, False)
+def run_tasks(
+    spark: SparkSession, feed: Feed, options: dict[str, str], query: str, session_options: dict[str, object] | None = None
+) -> KafkaSinkStreamWriter:
+    """Plans a query's first micro-batch and runs its task, as Spark does, without a commit or an abort."""
+    writer = reporting_to(feed, session_options or {})(options).streamWriter(SCHEMA, False)
     assert isinstance(writer, KafkaSinkStreamWriter)
     context = spark.sparkContext
     for name, value in zip(PROPERTIES, (query, "0"), strict=True):
         context.setLocalProperty(name, value)
     try:
-        context.parallelize(range(2), 2).mapPartitions(lambda _: [writer.write(iter([ROWS]))]).count()
+        context.parallelize(range(1), 1).mapPartitions(lambda _: [writer.write(iter([ROWS]))]).count()
     finally:
         for name in PROPERTIES:
             context.setLocalProperty(name, None)  # type: ignore[arg-type]
@@ -72,3 +75,23 @@ def test_a_program_that_ends_right_after_the_query_has_ended_its_transactions(
     run_tasks(spark, metrics.feed, options_for(kafka, topic), str(uuid.uuid4()))
     metrics.close()
     wait_until(lambda: not held_back(kafka, topic), "readers go on")  # EndTxn is answered before its markers are written
+
+
+def test_of_two_queries_one_whose_options_cannot_be_read_does_not_keep_the_other_open(
+    spark: SparkSession,
+    metrics: sks.DeliveryMetrics,
+    kafka: Kafka,
+    new_topic: NewTopic,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The other has a serializer that is an object."""
+    first, second = new_topic(partitions=2), new_topic(partitions=2)
+    monkeypatch.setenv("KAFKA_SINK_TESTED", "tested")
+    unknown = {"kafka.client.id": "${env:KAFKA_SINK_TESTED}"}
+    query = str(uuid.uuid4())
+    run_tasks(spark, metrics.feed, {**options_for(kafka, first), **unknown}, query)
+    monkeypatch.delenv("KAFKA_SINK_TESTED")
+    run_tasks(spark, metrics.feed, options_for(kafka, second), str(uuid.uuid4()), {"kafka.value.serializer": StringSerializer()})
+    wait_until(lambda: not held_back(kafka, second), "readers go on")
+    wait_until(lambda: query in caplog.text, "a warning names the query")
