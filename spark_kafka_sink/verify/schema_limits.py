@@ -58,7 +58,7 @@ def limits(schemas: Iterable[TopicSchema], kind: t.DataType, message: str | None
     found: dict[Path, str] = {}
     for one in schemas:
         if one.schema is not None and one.schema.kind == AVRO:
-            _walk_avro(_avro(one), kind, (), found)
+            _walk_avro(_avro(one), kind, (), found, set())
         elif one.schema is not None and one.schema.kind == PROTOBUF:
             descriptors = last_file(one.files).message_types_by_name
             named_message = next((each for each in descriptors.values() if message in (each.name, each.full_name)), None)
@@ -91,28 +91,36 @@ def _avro(schema: TopicSchema) -> AvroType | None:
         return None
 
 
-def _walk_avro(schema: AvroType | None, kind: t.DataType, path: Path, found: dict[Path, str]) -> None:
+def _walk_avro(
+    schema: AvroType | None, kind: t.DataType, path: Path, found: dict[Path, str], seen: set[tuple[int, Path]]
+) -> None:
+    """seen: the types that were looked at, each with its path: records may name each other on exponentially many ways."""
+    if (id(schema), path) in seen:
+        return
+    seen.add((id(schema), path))
     match schema:
         case Union(branches=branches):
             for number, branch in enumerate(one for one in branches if not is_null(one)):
-                _walk_avro(branch, kind, path, found)
+                _walk_avro(branch, kind, path, found, seen)
                 # The column may be a struct with a field for each type.
-                _walk_field(f"member{number}", branch, kind, path, found)
+                _walk_field(f"member{number}", branch, kind, path, found, seen)
         case Record(fields=fields):
             for field in fields:
-                _walk_field(field.name, field.type, kind, path, found)
+                _walk_field(field.name, field.type, kind, path, found, seen)
         case Array(items=items) if isinstance(kind, t.ArrayType):
-            _walk_avro(items, kind.elementType, (*path, ELEMENT), found)
+            _walk_avro(items, kind.elementType, (*path, ELEMENT), found, seen)
         case Map(values=values) if isinstance(kind, t.MapType):
-            _walk_avro(values, kind.valueType, (*path, ITEM), found)
+            _walk_avro(values, kind.valueType, (*path, ITEM), found, seen)
         case Primitive(logical=Logical(name=name)) | Fixed(logical=Logical(name=name)) if name in _LIMITS:
             found[path] = _LIMITS[name]
 
 
-def _walk_field(name: str, schema: AvroType, kind: t.DataType, path: Path, found: dict[Path, str]) -> None:
+def _walk_field(
+    name: str, schema: AvroType, kind: t.DataType, path: Path, found: dict[Path, str], seen: set[tuple[int, Path]]
+) -> None:
     for column in kind.fields if isinstance(kind, t.StructType) else ():
         if column.name == name:
-            _walk_avro(schema, column.dataType, (*path, name), found)
+            _walk_avro(schema, column.dataType, (*path, name), found, seen)
 
 
 def defaults(schema: TopicSchema) -> dict[str, Any]:

@@ -425,6 +425,24 @@ def test_avro_records_with_two_fields_of_the_next_record_take_no_exponential_tim
     assert limits([avro], column({"b": {"b": {"b": ""}}})) == {}
 
 
+def test_a_union_of_records_that_name_each_other_takes_no_exponential_time() -> None:
+    """Each level has two branches with the field of the column, which is 60 levels deep."""
+    second = {"type": "record", "name": "S", "fields": [{"name": "a", "type": ["null", "R", "S"]}]}
+    text = json.dumps({"type": "record", "name": "R", "fields": [{"name": "a", "type": ["null", "R", second]}]})
+    rows: Any = ""
+    for _ in range(60):
+        rows = {"a": rows}
+    assert limits([TopicSchema(1, SchemaText("AVRO", text))], column(rows)) == {}
+
+
+def test_two_fields_of_one_record_have_its_defaults() -> None:
+    address = {"type": "record", "name": "Address", "fields": [{"name": "country", "type": "string", "default": "DE"}]}
+    fields = [{"name": "billing", "type": address}, {"name": "shipping", "type": "Address"}]
+    order = json.dumps({"type": "record", "name": "Order", "fields": fields})
+    known = {"country": "DE"}
+    assert defaults(TopicSchema(1, SchemaText("AVRO", order))) == {"billing": known, "shipping": known}
+
+
 def test_values_of_avro_without_bytes_take_no_memory() -> None:
     kind: Any = "null"
     for number in range(30):
