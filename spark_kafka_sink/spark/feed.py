@@ -26,9 +26,6 @@ REFUSED: Final = b"R"
 ABORTED: Final = b"A"
 COMMITTING: Final = b"M"
 PLANNED: Final = b"O"
-_PLUG_INS: Final = frozenset(
-    f"kafka.{name}" for name in ("key.serializer", "value.serializer", "partitioner.class", "interceptor.classes")
-)
 # An answer to COMMITTED: an exporter wants the WriteCommitted, too.
 WANTS_DETAILS: Final = 2
 
@@ -117,7 +114,7 @@ class Feed:
         """
         # Others are objects of the user, such as a serializer, which an end of transactions does not need.
         plain = {name: value for name, value in options.items() if isinstance(value, str | int | float)}
-        content = json.dumps({name: plain[name] for name in plain.keys() - _PLUG_INS}, sort_keys=True).encode()
+        content = json.dumps(plain, sort_keys=True).encode()
         lost = "the driver program cannot be told how to end the transactions of a query that is stopped"
         self._send(PLANNED, lambda: content, lost, logging.INFO)
         return replace(self, writer=writer_of(content))

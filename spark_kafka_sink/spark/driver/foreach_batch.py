@@ -18,8 +18,7 @@ from spark_kafka_sink.installation import SameVersion
 from spark_kafka_sink.options.sink_options import SinkOptions
 from spark_kafka_sink.spark.driver.explain import linked, plug_in_error, sink_error
 from spark_kafka_sink.spark.driver.metrics import DeliveryMetrics
-from spark_kafka_sink.spark.driver.publish import TaskReport, publish_dataframe, tell_failed
-from spark_kafka_sink.spark.plan.resolved_schemas import resolved_options
+from spark_kafka_sink.spark.driver.publish import TaskReport, publish_micro_batch, tell_failed
 from spark_kafka_sink.spark.plugin_checks import checked_options
 from spark_kafka_sink.spark.python_workers import active_context, check_workers_python
 from spark_kafka_sink.spark.schema import SinkSchema
@@ -68,7 +67,7 @@ class ForeachBatch(SameVersion):
             except UsageError as error:
                 tell_failed(self._metrics, batch, error, None)
                 raise
-        self.reports = publish_dataframe(
+        self.reports = publish_micro_batch(
             df, self._options, self._metrics, batch, is_reachable=self._is_reachable, resolve=self._resolved
         )
         if call is not None:
@@ -77,6 +76,8 @@ class ForeachBatch(SameVersion):
 
     def _resolved(self, options: SinkOptions, columns: SinkSchema, schema: StructType) -> SinkOptions:
         """Returns the options with schemas. The registry is asked once for the same columns, so an outage of it stops nothing."""
+        from spark_kafka_sink.spark.plan.resolved_schemas import resolved_options  # 200 ms, and without schemas not needed
+
         key = schema.json()
         if key not in self._with_schemas:
             self._with_schemas[key] = resolved_options(options, columns, schema)

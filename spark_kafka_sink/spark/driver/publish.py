@@ -9,8 +9,8 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -188,12 +188,11 @@ def _publish(
     checked = checked_options({**options, **given})
     check_workers_python(getattr(df.sparkSession, "_sc", None))
     start = time.monotonic()
-    job = JobState()
+    job = WriteState()
     shows = progress_of(df.sparkSession, metrics, progress)
     with without_pysparks_handler(), shows as shown:
         try:
-            batch = MicroBatch.of_new_job()
-            tasks = publish_dataframe(df, checked, metrics, batch, job=job, feed=shown.feed)
+            tasks = _publish_job(df, checked, metrics, shown.feed, job)
         except KeyboardInterrupt as error:  # the job is cancelled
             make_active(df.sparkSession)
             error.add_note(_when_interrupted(checked, shown, job))
@@ -204,13 +203,16 @@ def _publish(
 
 
 @dataclass(slots=True)
-class JobState:
-    """State of a job, for the note of an interrupt.
+class WriteState:
+    """How far a write has come, for its end if it fails, and for the note of an interrupt.
 
-    has_begun: whether Spark got the job. outcome: of its transactions, under exactly-once, once they are aborted.
+    has_begun: whether Spark got the job. where: the destination, once it is known. shares: those of all tasks, from the moment
+    that the commit begins. outcome: of a job's transactions, once they are aborted.
     """
 
     has_begun: bool = False
+    where: Destination | None = None
+    shares: list[TaskTransaction] = field(default_factory=list)
     outcome: str = ""
 
 
@@ -221,7 +223,7 @@ _ABORT_INTERRUPTED: Final = (
 )
 
 
-def _when_interrupted(options: SinkOptions, progress: CallProgress, job: JobState) -> str:
+def _when_interrupted(options: SinkOptions, progress: CallProgress, job: WriteState) -> str:
     if not job.has_begun:
         return "The job had not begun, so nothing was written."
     if options.exactly_once is not None:
@@ -266,86 +268,87 @@ class ArrowTask(SameVersion):
         yield pa.record_batch(columns, names=["spark_partition", "report", "share", "began", "ended"])
 
 
-def publish_dataframe(
+def _publish_job(
+    df: DataFrame, options: SinkOptions, metrics: DeliveryMetrics | None, feed: Feed, state: WriteState
+) -> list[TaskReport]:
+    """Runs the job of a call of `publish`, and returns its tasks' reports. Under exactly-once all rows become visible or none."""
+    job = MicroBatch.of_new_job()
+    written = None if options.exactly_once is None else job
+
+    def abort() -> bool:
+        end = abort_job(options, job, state.shares, is_commit_begun=bool(state.shares))
+        state.outcome = end.text
+        return end.is_over
+
+    with _ending_failed(metrics, job, state, None if written is None else abort):
+        columns, options = _columns(df, options), with_current_span(options)
+        # A client of Spark Connect need not reach Kafka itself, unless it shall create the topic. Its tasks ask instead.
+        asks = getattr(df.sparkSession, "_sc", None) is not None or options.creation is not None
+        if asks:
+            check_reachable(options, has_timestamps=columns.timestamp is not None)
+        planned = _planned(df, columns, ArrowTask(columns.selected(), options, feed, written, is_reachable=asks))
+        state.where = planned.where
+        if written is not None:
+            check_job(options, written)
+        with cancelled_if_interrupted(df.sparkSession):
+            return _run(planned, metrics, job, state)
+
+
+def publish_micro_batch(
     df: DataFrame,
     options: SinkOptions,
     metrics: DeliveryMetrics | None,
     batch: MicroBatch,
     *,
-    is_reachable: bool = True,
-    resolve: Resolve | None = None,
-    job: JobState | None = None,
-    feed: Feed | None = None,
+    is_reachable: bool,
+    resolve: Resolve,
 ) -> list[TaskReport]:
     """Runs the job and returns its tasks' reports, by Spark partition. `metrics` counts them as live and as committed.
 
-    Under exactly-once all rows become visible, or none. If the rows of an earlier attempt are the visible ones, these rows are
-    aborted and there are no reports.
-
-    Args:
-        df: The rows.
-        options: The sink's options.
-        metrics: What counts them; None: nothing does.
-        batch: Names the rows: a micro-batch, or the job of a call of `publish`.
-        is_reachable: Whether Kafka was reached before. If not, the driver asks it first.
-        resolve: Asks the registry if the options have schemas; None: `resolved_options` does.
-        job: Notes how far the job of a call of `publish` has come; None for a micro-batch.
-        feed: Travels with the tasks; None: that of `metrics`.
+    batch: names the rows. Under exactly-once, if the rows of an earlier attempt are the visible ones, these rows are aborted and
+    there are no reports. is_reachable: whether Kafka was reached before; if not, the driver asks it first. resolve: asks the
+    registry if the options have schemas.
     """
     written = None if options.exactly_once is None else batch
-    where, has_begun = None, False
-    shares: list[TaskTransaction] = []
-    try:
-        columns, asks = _columns(df, options), not is_reachable
-        if job is not None:
-            options = with_current_span(options)
-            # A client of Spark Connect need not reach Kafka itself, unless it shall create the topic. Its tasks ask instead.
-            asks = getattr(df.sparkSession, "_sc", None) is not None or options.creation is not None
-        if asks:
+    state = WriteState()
+
+    def committed(report: BatchReport) -> None:
+        if metrics is not None and metrics.available and options.exactly_once is not None:
+            metrics.batch_committed(replace(report, sink=options.exactly_once.sink))
+
+    def abort() -> bool:
+        return abort_micro_batch(options, batch, DRIVER, committed, is_commit_begun=bool(state.shares))
+
+    with _ending_failed(metrics, batch, state, None if written is None else abort):
+        columns = _columns(df, options)
+        if not is_reachable:
             check_reachable(options, has_timestamps=columns.timestamp is not None)
-        elif job is None and options.creation is not None:
+            if written is not None:
+                check_batch(options, written)
+        elif options.creation is not None:
             create_again(options)
-        if asks and job is None and written is not None:
-            check_batch(options, written)
-        task = ArrowTask(columns.selected(), options, feed or _feed(metrics), written, is_reachable=asks or job is None)
-        planned = _planned(df, columns, task, resolve)
-        where = planned.where
-        if job is not None and written is not None:
-            check_job(options, written)
-        _tell(metrics, lambda: WriteBegan(batch.query_id, batch.number, time.time(), planned.where))
-        with nullcontext() if job is None else cancelled_if_interrupted(df.sparkSession):
-            has_begun = True
-            if job is not None:
-                job.has_begun = True
-            return _run(planned, metrics, batch, shares)
+        planned = _planned(df, columns, ArrowTask(columns.selected(), options, _feed(metrics), written), resolve)
+        state.where = planned.where
+        return _run(planned, metrics, batch, state)
+
+
+@contextmanager
+def _ending_failed(
+    metrics: DeliveryMetrics | None, batch: MicroBatch, state: WriteState, abort: Callable[[], bool] | None
+) -> Iterator[None]:
+    """Counts a write that fails within this block, and aborts its transactions.
+
+    abort: returns whether none of them is open any more; None: there are none.
+    """
+    try:
+        yield
     except BaseException as error:  # a notebook's interrupt, too
         try:
-            tell_failed(metrics, batch, error, where)
+            tell_failed(metrics, batch, error, state.where)
         finally:
-            if written is not None and has_begun and _is_aborted(options, batch, shares, metrics, job) and metrics is not None:
+            if abort is not None and state.has_begun and abort() and metrics is not None:
                 metrics.batch_aborted(batch.query_id, batch.number)
         raise
-
-
-def _is_aborted(
-    options: SinkOptions,
-    batch: MicroBatch,
-    shares: list[TaskTransaction],
-    metrics: DeliveryMetrics | None,
-    job: JobState | None,
-) -> bool:
-    """Aborts the transactions of a batch that has failed. Returns whether none of them is open any more."""
-    if job is not None:
-        end = abort_job(options, batch, shares, is_commit_begun=bool(shares))
-        job.outcome = end.text
-        return end.is_over
-    now, sink = time.time(), "" if options.exactly_once is None else options.exactly_once.sink
-
-    def count(number: int, reports: list[DeliveryReport]) -> None:
-        if metrics is not None and metrics.available:
-            metrics.batch_committed(BatchReport(batch.query_id, number, now, time.time() - now, total(reports), sink))
-
-    return abort_micro_batch(options, batch, DRIVER, count, is_commit_begun=bool(shares))
 
 
 def _tell(metrics: DeliveryMetrics | None, event: Callable[[], WriteEvent]) -> None:
@@ -385,7 +388,7 @@ class _Planned(NamedTuple):
     where: Destination
 
 
-def _planned(df: DataFrame, schema: SinkSchema, task: ArrowTask, resolve: Resolve | None) -> _Planned:
+def _planned(df: DataFrame, schema: SinkSchema, task: ArrowTask, resolve: Resolve | None = None) -> _Planned:
     """Returns the DataFrame with only the record's columns, the task with its final options, and the destination.
 
     It may register a schema, so Kafka is known to be reachable. Raises before there is anything to abort.
@@ -408,13 +411,11 @@ def _quoted(name: str) -> str:
     return f"`{name.replace('`', '``')}`"
 
 
-def _run(
-    planned: _Planned, metrics: DeliveryMetrics | None, batch: MicroBatch, shares: list[TaskTransaction]
-) -> list[TaskReport]:
-    """batch: names the rows in the history, whether they are written in transactions or not. shares: has, from the moment that
-    the commit begins, those of all tasks.
-    """
+def _run(planned: _Planned, metrics: DeliveryMetrics | None, batch: MicroBatch, state: WriteState) -> list[TaskReport]:
+    """batch: names the rows in the history, whether they are written in transactions or not."""
     task = planned.task
+    _tell(metrics, lambda: WriteBegan(batch.query_id, batch.number, time.time(), planned.where))
+    state.has_begun = True
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return task.run(batches)
@@ -428,8 +429,8 @@ def _run(
     if task.batch is None:
         check_limits(task.options.errors, committed, is_visible=True)
     else:
-        shares += [share_from_json(row[2], task.batch) for row in rows]
-        visible = commit_shares(task.options, task.batch, shares, committed, task.feed)
+        state.shares += [share_from_json(row[2], task.batch) for row in rows]
+        visible = commit_shares(task.options, task.batch, state.shares, committed, task.feed)
         reports, committed = (reports if visible.own else []), visible.reports
     warn_of_old_rows(batch.query_id, sum(report.older_than_retention for report in committed))
     if metrics is not None and metrics.available:

@@ -17,10 +17,8 @@ from typing import Final
 
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.options.sink_options import sink_options
-from spark_kafka_sink.reports.delivery_report import DeliveryReport
 from spark_kafka_sink.spark.batch_report import BatchReport
 from spark_kafka_sink.spark.feed import writer_of
-from spark_kafka_sink.spark.messages import total
 from spark_kafka_sink.spark.open_transactions import MOST_QUERIES, OpenTransaction
 
 logger = logging.getLogger(__name__)
@@ -109,14 +107,9 @@ class StoppedQueries:
     def _end(self, left: OpenTransaction, content: bytes) -> None:
         from spark_kafka_sink.spark.plan.aborts import abort_micro_batch
 
-        began = time.time()
-
-        def count(number: int, reports: list[DeliveryReport]) -> None:
-            self._committed(BatchReport(left.query_id, number, began, time.time() - began, total(reports)))
-
         try:
-            options = sink_options(json.loads(content), warns_of_security=False)
-            if abort_micro_batch(options, MicroBatch(left.query_id, left.batch), self._driver, count, is_commit_begun=True):
+            options, batch = sink_options(json.loads(content), warns_of_security=False), MicroBatch(left.query_id, left.batch)
+            if abort_micro_batch(options, batch, self._driver, self._committed, is_commit_begun=True):
                 self._aborted(left.query_id, left.batch)
         except Exception as error:  # such as a reference that only Spark's processes can resolve
             text = "the open transactions of query %s, which was stopped, could not be ended: %s: %s"

@@ -14,7 +14,8 @@ from spark_kafka_sink.exactly_once.committer import CommitReport, OwnTransaction
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, TaskTransaction
 from spark_kafka_sink.exactly_once.recovery_rules import Refusal, Refused
 from spark_kafka_sink.options.sink_options import SinkOptions
-from spark_kafka_sink.reports.delivery_report import DeliveryReport
+from spark_kafka_sink.spark.batch_report import BatchReport
+from spark_kafka_sink.spark.messages import total
 from spark_kafka_sink.spark.plan.commits import cli_options, committers, counted_reports, transactions_of
 
 logger = logging.getLogger(__name__)
@@ -98,7 +99,7 @@ def abort_micro_batch(
     options: SinkOptions,
     batch: MicroBatch,
     driver: str,
-    count: Callable[[int, list[DeliveryReport]], None],
+    committed: Callable[[BatchReport], None],
     *,
     is_commit_begun: bool,
 ) -> bool:
@@ -108,20 +109,22 @@ def abort_micro_batch(
         options: of the query.
         batch: The micro-batch. query_id: "" if it is not known.
         driver: As of `Feed`. Without it, or without the query, nothing is touched, because others' transactions may be found.
-        count: Called with what was committed, because it was prepared: the batch, which may be the one before, and its reports.
-            Of its rows only the number is known.
+        committed: Called with what was committed, because it was prepared: the batch, which may be the one before. Of its rows
+            only the number is known.
         is_commit_begun: Whether all tasks had ended.
 
     Returns:
         Whether none of them is open any more. The outcome is logged. Nothing is raised, because the query has ended already.
     """
     assert options.exactly_once is not None
-    until = time.time() + options.producer.transaction_timeout_ms / 1000
+    began = time.time()
+    until = began + options.producer.transaction_timeout_ms / 1000
     why, is_over = "", False
     if batch.query_id and driver:
 
         def counted(number: int, commit: CommitReport) -> None:
-            count(number, counted_reports(commit, []))
+            report = total(counted_reports(commit, []))
+            committed(BatchReport(batch.query_id, number, began, time.time() - began, report))
 
         try:
             with committers.of(options, batch) as committer:

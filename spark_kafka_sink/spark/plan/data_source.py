@@ -7,7 +7,7 @@ a write is imported where it is used.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, NoReturn
+from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceStreamWriter
 from pyspark.sql.types import StructType
@@ -16,6 +16,9 @@ from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.options.secret import HiddenValues
 from spark_kafka_sink.spark.feed import Feed
 from spark_kafka_sink.version import __version__
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.spark.plan.planning import Plan
 
 NAME = "kafka_sink"
 
@@ -37,15 +40,16 @@ class KafkaSinkDataSource(DataSource):
         return NAME
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        from spark_kafka_sink.spark.plan.planning import Plan
-
-        return Plan(self.feed, self.session_options, self.options, self.driver_version).job(schema, overwrite=overwrite)
+        return self._plan().job(schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """`overwrite` means complete mode: each batch appends the whole result again, as with Spark's own Kafka sink."""
+        return self._plan().stream(schema)
+
+    def _plan(self) -> Plan:
         from spark_kafka_sink.spark.plan.planning import Plan
 
-        return Plan(self.feed, self.session_options, self.options, self.driver_version).stream(schema)
+        return Plan(self.feed, self.session_options, self.options, self.driver_version)
 
     def schema(self) -> NoReturn:
         raise UsageError(f"{NAME} only writes; read a topic with format('kafka')")

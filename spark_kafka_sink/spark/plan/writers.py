@@ -178,14 +178,9 @@ class KafkaSinkStreamWriter(KafkaSinkWriter, DataSourceStreamWriter):
                 return
             from spark_kafka_sink.spark.plan.aborts import abort_micro_batch
 
-            batch = MicroBatch(query_id, batchId)
-            now = time.time()
-
-            def count(number: int, reports: list[DeliveryReport]) -> None:
-                self._feed.committed(BatchReport(query_id, number, now, time.time() - now, total(reports)))
-
-            if abort_micro_batch(self._options, batch, self._feed.driver, count, is_commit_begun=None not in messages):
-                self._feed.aborted(batch)
+            batch, feed = MicroBatch(query_id, batchId), self._feed
+            if abort_micro_batch(self._options, batch, feed.driver, feed.committed, is_commit_begun=None not in messages):
+                feed.aborted(batch)
         finally:  # consumers wait for the transactions, and nobody for this
             self._feed.tell(WriteFailed(query_id, batchId, time.time(), _ABORTED, destination=where))
 
