@@ -18,6 +18,7 @@ from spark_kafka_sink.cli.shared_options import (
     LOCAL_BROKER,
     TransactionsOptions,
     pairs,
+    set_option,
     timeout,
     with_options,
 )
@@ -180,14 +181,7 @@ _VERIFY_CODES: Final = (
 @click.option("--from-timestamp", metavar="TIME", help="Read from this time on, such as 2026-11-24T00:00:00Z.")
 @click.option("--examples", default=5, show_default=True, type=click.IntRange(0, 1000), help="Number of differences to show.")
 @click.option("--schema-registry-url", metavar="URL", help="The sink's option schema.registry.url.")
-@click.option(
-    "-o",
-    "--set",
-    "settings",
-    metavar="NAME=VALUE",
-    multiple=True,
-    help="An option that the topic was written with, such as value.format=avro; may be repeated.",
-)
+@set_option("An option that the topic was written with, such as value.format=avro; may be repeated.")
 @COMMAND_CONFIG
 @click.option("--consumer", "consumer", metavar="NAME=VALUE", multiple=True, help="Setting of confluent-kafka's consumer.")
 @click.option("--spark-conf", "spark_conf", metavar="NAME=VALUE", multiple=True, help="Setting of the Spark session.")

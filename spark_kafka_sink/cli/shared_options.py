@@ -38,6 +38,11 @@ def timeout(default: float, text: str) -> Callable[[Any], Any]:
     return click.option("--timeout", "timeout_s", default=default, show_default=True, type=seconds, help=text)
 
 
+def set_option(text: str) -> Callable[[Any], Any]:
+    """Returns the option --set, whose values `pairs` reads. text: its help."""
+    return click.option("-o", "--set", "settings", metavar="NAME=VALUE", multiple=True, help=text)
+
+
 @dataclass(frozen=True, slots=True)
 class TopicsOptions:
     """The options of all commands of `topics`. bootstrap_servers: None for the default."""

@@ -11,6 +11,7 @@ from spark_kafka_sink.cli.shared_options import (
     COMMAND_CONFIG,
     JSON_LINES,
     TopicsOptions,
+    set_option,
     timeout,
     with_options,
 )
@@ -73,14 +74,7 @@ def describe(options: TopicsOptions, names: tuple[str, ...]) -> None:
 @click.option("--uncommitted", is_flag=True, help="Include records of open and aborted transactions.")
 @click.option("--whole", is_flag=True, help="Print keys, values and headers in full.")
 @click.option("--schema-registry-url", metavar="URL", help="Decode keys and values with the schemas of this registry.")
-@click.option(
-    "-o",
-    "--set",
-    "settings",
-    metavar="NAME=VALUE",
-    multiple=True,
-    help="An option of the registry, such as schema.registry.ssl.ca.location=ca.pem; may be repeated.",
-)
+@set_option("An option of the registry, such as schema.registry.ssl.ca.location=ca.pem; may be repeated.")
 def tail(options: TopicsOptions, name: str, **others: Any) -> None:
     """Print the newest records of the topic NAME, oldest first.
 

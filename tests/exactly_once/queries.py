@@ -19,6 +19,7 @@ from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.exactly_once.transactional_ids import Slots, TransactionalIds
 from spark_kafka_sink.options.guarantee_options import CommitLogSettings
 from tests.exactly_once.opened import opened, soon
+from tests.faults.exactly_once.kills import COMMIT_FAILPOINTS
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
 from tests.waiting import until
@@ -28,18 +29,7 @@ OPTIONS = f"--prefix {PREFIX}"
 
 Cut = Callable[[str], AbstractContextManager[None]]
 
-CUTS = [
-    "commit.start",
-    "log.before",
-    "log.after",
-    "prepared.before",
-    "prepared.after",
-    "end.before",
-    "end.after",
-    "complete.before",
-    "complete.after",
-    "commit.end",
-]
+CUTS = [*COMMIT_FAILPOINTS]
 # Before and after each of the records, and halfway between them.
 SHOW_MOST = ["prepared.before", "prepared.after", "end.after", "complete.after"]
 
