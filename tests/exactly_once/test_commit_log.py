@@ -96,6 +96,19 @@ def test_who_claims_later_takes_the_log_from_who_claimed_before(
     assert log.claim(ids, soon()).last == wanted
 
 
+def test_who_lost_the_claim_between_two_records_writes_no_more(
+    log: CommitLog, client: ClusterClient, settings: CommitLogSettings
+) -> None:
+    ids = query()
+    first = log.claim(ids, soon())
+    first.write(prepared := a_record(ids, 1), soon())
+    second = CommitLog(client, settings).claim(ids, soon())
+    with pytest.raises(ClaimLostError):
+        first.write(a_record(ids, 1, State.COMPLETE), soon())
+
+    assert second.last == log.claim(ids, soon()).last == prepared
+
+
 @pytest.mark.fault("spark", "several queries with one prefix and one log")
 def test_queries_of_one_partition_do_not_disturb_each_other(log: CommitLog, settings: CommitLogSettings) -> None:
     wanted = partition_of(query().query_id, settings.partitions)

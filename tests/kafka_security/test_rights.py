@@ -165,3 +165,27 @@ def test_exactly_once_works_with_the_rights_of_its_docs(granted: SecureKafka, to
         query = Query(granted, client, topic, log_topic, query_id)
         query.expect("0", "1")
         assert query.open_ids() == []
+
+
+IMPLIED = "Describe"
+"""Kafka takes it to be included in Write, so that it is not missed."""
+
+
+@pytest.mark.fault("security", "a missing right")
+@pytest.mark.whole("what is asked for is tested beside it")
+def test_exactly_once_needs_each_right_of_its_docs(granted: SecureKafka, topic: str) -> None:
+    for number, left_out in enumerate(sorted(exactly_once(topic, "log"))):
+        if left_out[3] == IMPLIED:
+            continue
+        log_topic = f"{topic}-log-{number}"
+        every = exactly_once(topic, log_topic)
+        kind, name, prefixed, operation = left_out
+        without = {(kind, name if name != "log" else log_topic, prefixed, operation)}
+        if kind == "TRANSACTIONAL_ID":
+            without |= {(kind, name, prefixed, IMPLIED)}
+        assert without <= every
+        allow(granted, every - without)
+        with pytest.raises(KafkaSinkError) as caught:
+            commit_a_batch(granted, topic, log_topic, str(uuid.uuid4()))
+        assert grants_of(denial(caught.value).facts["acl"]) & without
+        granted.revoke_all()

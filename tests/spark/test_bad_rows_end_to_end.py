@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -167,6 +168,34 @@ def test_publish_reports_bad_rows(spark: SparkSession, target: Target) -> None:
     assert report.total.dead_letters == len(bad)
     assert "16 bad rows (INVALID_TIMESTAMP 2, header 2, " in repr(report.total)
     assert "16 dead letters" in report._repr_html_()
+
+
+@pytest.mark.whole("two runs of a stream; task/test_bad_rows.py has the checksum")
+def test_a_replay_is_known_though_the_broker_takes_rows_now_that_it_rejected(
+    spark: SparkSession, target: Target, metrics: sks.DeliveryMetrics, tmp_path: Path
+) -> None:
+    """A row that was dropped stays so: the first attempt is visible, and the replay is not. One batch has only dropped rows."""
+    given = {name: value for name, value in target.options.items() if name != "dead.letter.topic"} | {"on.error": "drop"}
+    df = stream(spark, tmp_path, target, range(1, 5), range(20, 40))
+    run(df.writeStream.format("kafka_sink").options(**given), tmp_path)
+    good, bad = split(range(20, 40))
+    target.expect(good, [])
+    assert metrics.committed is not None
+    assert (metrics.committed.delivered, metrics.committed.dropped) == (len(good), len(bad) + 4)
+    for name in ("1", ".1.crc"):
+        (tmp_path / "checkpoint" / "commits" / name).unlink()
+    set_config(target, "message.timestamp.after.max.ms", str(2**63 - 1))
+    run(df.writeStream.format("kafka_sink").options(**given), tmp_path)
+    target.expect(good, [])
+    assert target.open_ids() == []
+
+
+def set_config(target: Target, name: str, value: str) -> None:
+    change = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, target.topic, incremental_configs=[change])
+    admin = AdminClient({"bootstrap.servers": target.servers})
+    for done in admin.incremental_alter_configs([resource]).values():
+        done.result(30)
 
 
 # Limits

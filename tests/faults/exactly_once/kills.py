@@ -125,3 +125,9 @@ COMMITTERS = [
     Kill(PYTHON, "commit.end"),
     Kill(PYTHON, "sweep.before", again=True),
 ]
+COMMITTERS_OF_VERSION_1 = [
+    *(Kill(PYTHON, failpoint) for failpoint in (*TASK_FAILPOINTS[::2], *COMMIT_FAILPOINTS)),
+    *(Kill(PYTHON, "end.after", nth=nth) for nth in (2, 3)),
+    Kill(PYTHON, "prepared.after"),
+    Kill(PYTHON, "end.after", again=True),
+]

@@ -11,7 +11,15 @@ import pytest
 
 from tests.faults.exactly_once.conftest import MovedRows
 from tests.faults.exactly_once.driver import EXECUTORS, LOCAL, Fleet
-from tests.faults.exactly_once.kills import ALL_FAILPOINTS, COMMITTED_IN_PART, COMMITTERS, WORKERS, Kill, Victim
+from tests.faults.exactly_once.kills import (
+    ALL_FAILPOINTS,
+    COMMITTED_IN_PART,
+    COMMITTERS,
+    COMMITTERS_OF_VERSION_1,
+    WORKERS,
+    Kill,
+    Victim,
+)
 from tests.faults.exactly_once.siege import Siege
 from tests.kafka.brokers import Brokers
 from tests.kafka.fixtures import only_real_kafka
@@ -87,6 +95,11 @@ class TestPython:
             siege.run(kills)
             siege.judge(rows)
         assert siege.made == kills
+
+    @only_real_kafka  # commits on embedded brokers with version 1: tests/exactly_once/
+    @pytest.mark.whole("each kill takes 4 to 16 s; tests/exactly_once has commits with version 1 on real Kafka")
+    def test_transactions_of_version_1(self, kafka_tv1: Brokers, fleet: Fleet, moved_rows: MovedRows) -> None:
+        assert_each_row_once(kafka_tv1, fleet, moved_rows, COMMITTERS_OF_VERSION_1)
 
 
 @pytest.mark.embedded

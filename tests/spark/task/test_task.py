@@ -181,6 +181,16 @@ def test_a_task_reports_topics_of_too_many_partitions_as_sums(
     }
 
 
+def test_the_tasks_of_a_worker_share_its_rate_limit(kafka: Kafka, new_topic: NewTopic) -> None:
+    topic = new_topic()
+    settings = sink_options(options(kafka, topic=topic, max__records__per__second="50"))
+    begun = time.monotonic()
+    reports = [delivered(batches_of_rows(numbered(first, first + 40), topic), settings) for first in (0, 40, 80)]
+    assert time.monotonic() - begun > 120 / 50 - 1 - 0.01
+    assert all(report.rate_limited_ms > 0 for report in reports[1:])
+    assert read_values(kafka, topic) == list(range(120))
+
+
 def test_all_topics_of_an_arrow_batch_are_asked_for_together() -> None:
     """One after another each topic that the broker creates took a request, and a wait for the next one."""
     topics = [f"new-{number}" for number in range(200)]
