@@ -88,6 +88,7 @@ class CommitRecord:
             were dropped (on.error=drop) or an interceptor changed it. Empty otherwise, and if an older version wrote the record.
         topic_ids: While the state is PREPARED, the id of each topic under which rows of `to_commit` were written. Also NO_ID for
             each topic in `gone`.
+        name: Name of the query, which only people read; "" without one.
     """
 
     query_id: str
@@ -101,6 +102,7 @@ class CommitRecord:
     checkpoint: str = ""
     tasks: tuple[TaskRows, ...] = ()
     topic_ids: tuple[tuple[str, str], ...] = ()
+    name: str = ""
 
     @property
     def gone(self) -> frozenset[str]:
@@ -146,7 +148,7 @@ _LISTS: Final[Mapping[int, tuple[str, ...]]] = {
     3: ("transactions", "committed", "aborted", "tasks"),
     4: ("transactions", "committed", "aborted", "tasks", "topic_ids"),
 }
-_FIELDS: Final = frozenset({"format", "query_id", "batch", "state", "record_id", "rows", "checkpoint", "chunks", "chunk"})
+_FIELDS: Final = frozenset({"format", "query_id", "batch", "state", "record_id", "rows", "checkpoint", "name", "chunks", "chunk"})
 # Short names, because a record may have thousands of them. to: (topic, partitions); task: Spark's partition.
 _TRANSACTION_FIELDS: Final = frozenset({"id", "pid", "epoch", "version", "rows", "to", "task", "sum"})
 # By format: the field of the transaction version, and the version that each of its values means.
@@ -193,6 +195,7 @@ def encode(record: CommitRecord, chunk_bytes: int = CHUNK_BYTES) -> list[bytes]:
         "record_id": record.record_id,
         "rows": record.rows,
         "checkpoint": record.checkpoint,
+        **({"name": record.name} if record.name else {}),
         "chunks": len(parts),
     }
     chunks = []
@@ -271,6 +274,7 @@ def decode(chunks: Mapping[int, bytes]) -> CommitRecord:
         checkpoint=_get(first, "checkpoint", str),
         tasks=tuple(map(_task_rows, lists.get("tasks", ()))),
         topic_ids=tuple(map(_topic_id, lists.get("topic_ids", ()))),
+        name=_get(first, "name", str) if "name" in first else "",
     )
 
 

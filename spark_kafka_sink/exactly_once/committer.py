@@ -317,7 +317,7 @@ class Committer:
         """is_logged: whether the log must still be the topic in which this process has read or written the batch's record."""
         topic_id = self._logged_in.get(_key(batch)) if is_logged else None
         deadline = time.monotonic() + self._timeout_s
-        return CommitCall(deadline, batch.checkpoint, self._best_effort, topic_id=topic_id, writes_rows=True)
+        return CommitCall(deadline, batch.checkpoint, batch.name, self._best_effort, topic_id=topic_id, writes_rows=True)
 
     def _execution(self, batch: MicroBatch, view: View, call: CommitCall, driver: str = "") -> Execution:
         return Execution(self._log, self._transactions, TransactionalIds(self._prefix, batch.query_id, driver), view, call)
@@ -347,7 +347,7 @@ class Committer:
         Returns and raises as `abort_job` does. Refused also if the log is at a later batch, whose driver aborts these.
         """
         begun = time.monotonic()
-        call = CommitCall(begun + _STOP_S, batch.checkpoint)
+        call = CommitCall(begun + _STOP_S, batch.checkpoint, batch.name)
         end = retry_on_claim_lost(partial(self._end_stopped, batch, driver, call), call.deadline)
         if call.visible is not None:  # not after an error: then the next run ends the batch, and counts it
             commit_ms = round((time.monotonic() - begun) * 1000)

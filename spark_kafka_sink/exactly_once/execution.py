@@ -62,6 +62,7 @@ class CommitCall:
     Attributes:
         deadline: On time.monotonic's clock.
         checkpoint: Checkpoint location of the query; "" if unknown.
+        name: Name of the query; "" if unknown.
         batch: The batch whose rows were made visible; -1 before that.
         rows: Number of rows made visible, without transactions that have rows in a topic of `gone`.
         is_prepared_maybe: Whether the transactions of this commit() may have been prepared.
@@ -77,6 +78,7 @@ class CommitCall:
 
     deadline: float
     checkpoint: str = ""
+    name: str = ""
     best_effort: BestEffort = BestEffort()
     batch: int = -1
     rows: int = 0
@@ -338,6 +340,7 @@ class Execution:
             self._call.checkpoint or ("" if last is None else last.checkpoint),
             write.tasks,
             write.topic_ids,
+            self._call.name or ("" if last is None else last.name),
         )
         assert self._claim is not None  # a decision to write follows a read
         self._reach(before)

@@ -30,11 +30,13 @@ class MicroBatch:
         query_id: Spark's id of the query as stored in its checkpoint, or the id of a job.
         number: Spark's batch id.
         checkpoint: Checkpoint location of the query if known; tasks do not know it.
+        name: Name of the query for its users; "" without one, and in tasks.
     """
 
     query_id: str
     number: int
     checkpoint: str = ""
+    name: str = ""
 
     @property
     def is_job(self) -> bool:

@@ -44,6 +44,7 @@ COMMIT_LOG_PARTITIONS = "commit.log.partitions"
 COMMIT_LOG_REPLICATION = "commit.log.replication.factor"
 COMMIT_LOG_START = "commit.log.start"
 CHECKPOINT_LOCATION = "checkpointlocation"  # set by DataStreamWriter; Spark passes it on in lower case
+QUERY_NAME = "queryname"  # as well
 
 # The default of a broker's transaction.max.timeout.ms. A micro-batch must be written and committed within this time. A driver
 # that is down for longer loses its prepared transactions.
@@ -76,12 +77,14 @@ class ExactlyOnce:
 
     start: the batch that the log may begin with although the query has committed earlier ones; None: it must begin with batch 0.
     checkpoint: the value of checkpointLocation; "" for a job, or if Spark's settings name the folder.
+    name: of the query, as its user gave it with queryName; "" without one.
     """
 
     transactional_id_prefix: str = "spark-kafka-sink"
     commit_log: CommitLogSettings = _COMMIT_LOG
     start: int | None = None
     checkpoint: str = ""
+    name: str = ""
 
     @property
     def sink(self) -> str:
@@ -133,7 +136,7 @@ def exactly_once_options(options: Mapping[str, object], guarantee: Guarantee) ->
         replication_factor=given.get(COMMIT_LOG_REPLICATION),
     )
     prefix = given.get(TRANSACTIONAL_ID_PREFIX, default.transactional_id_prefix) + end
-    return ExactlyOnce(prefix, log, given.get(COMMIT_LOG_START), checkpoint_of(options))
+    return ExactlyOnce(prefix, log, given.get(COMMIT_LOG_START), checkpoint_of(options), str(options.get(QUERY_NAME, "")))
 
 
 def checkpoint_of(options: Mapping[str, object]) -> str:

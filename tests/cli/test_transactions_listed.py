@@ -38,7 +38,7 @@ def test_an_orphan_is_listed_with_its_partitions_and_what_to_do(query: LeftOver)
     (transaction,) = line.pop("transactions")
 
     to_do = f"if it no longer runs: abort --query {query.query_id}; if it runs, its next commit ends them"
-    record = dict.fromkeys(["checkpoint", "batch", "state", "rows", "written"])
+    record = dict.fromkeys(["name", "checkpoint", "batch", "state", "rows", "written"])
     assert line == {"query_id": query.query_id, **record, "to_do": to_do}
     assert 0 <= transaction.pop("age_ms") < 45_000
     assert 0 < transaction.pop("times_out_in_ms") <= 45_000
@@ -74,18 +74,30 @@ def test_a_list_for_people_has_two_tables(query: LeftOver) -> None:
     query.prepared(0, [query.task(0, "a")])
     queries, transactions = query.run("list").stdout.split("\n\n")
 
-    assert queries.splitlines()[0].split() == ["QUERY", "CHECKPOINT", "BATCH", "STATE", "ROWS", "WRITTEN", "OPEN", "TO", "DO"]
+    assert queries.splitlines()[0].split() == [
+        "QUERY",
+        "NAME",
+        "CHECKPOINT",
+        "BATCH",
+        "STATE",
+        "ROWS",
+        "WRITTEN",
+        "OPEN",
+        "TO",
+        "DO",
+    ]
     assert f"restart the query, or: recover --query {query.query_id}" in queries
     assert transactions.splitlines()[0].split() == ["TRANSACTION", "STATE", "AGE", "TIMES", "OUT", "IN", "ROWS", "PARTITIONS"]
     assert transactions.splitlines()[1].split()[1] == "prepared"
     assert transactions.splitlines()[1].endswith(f"1     {query.topic} 0")
 
 
-def test_a_query_is_listed_with_its_checkpoint(query: LeftOver) -> None:
-    """People know it by that, and not by its id."""
-    query.committer.commit(MicroBatch(query.query_id, 0, "/checkpoints/orders (topic events)"), ())
-    assert query.listed()["checkpoint"] == "/checkpoints/orders (topic events)"
-    assert f"{query.query_id}  /checkpoints/orders (topic events)  0 " in query.run("list").stdout
+def test_a_query_is_listed_with_its_name_and_checkpoint(query: LeftOver) -> None:
+    """People know it by these, and not by its id."""
+    query.committer.commit(MicroBatch(query.query_id, 0, "/checkpoints/orders (topic events)", "orders"), ())
+    listed = query.listed()
+    assert (listed["name"], listed["checkpoint"]) == ("orders", "/checkpoints/orders (topic events)")
+    assert f"{query.query_id}  orders  /checkpoints/orders (topic events)  0 " in query.run("list").stdout
 
 
 def test_other_prefixes_are_not_listed(query: LeftOver) -> None:

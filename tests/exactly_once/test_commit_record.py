@@ -53,6 +53,7 @@ RECORDS = st.builds(
     committed=st.lists(TEXT, max_size=4).map(tuple),
     aborted=st.lists(TEXT, max_size=4).map(tuple),
     checkpoint=TEXT,
+    name=TEXT,
     tasks=st.lists(st.builds(TaskRows, LONG, LONG, LONG), max_size=6).map(tuple),
     topic_ids=st.lists(st.tuples(TEXT, st.uuids().map(str)), max_size=3).map(tuple),
 )

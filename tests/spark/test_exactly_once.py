@@ -16,10 +16,12 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import spark_kafka_sink as sks
 from spark_kafka_sink.errors import RecordError
+from spark_kafka_sink.exactly_once.commit_log import CommitLog
 from spark_kafka_sink.exactly_once.commit_log_topic import CommitLogDeletedError, made_again
 from spark_kafka_sink.exactly_once.committer import Committer, OwnTransactions
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
+from spark_kafka_sink.options.guarantee_options import CommitLogSettings
 from spark_kafka_sink.spark.task.task import QUERY_ID
 from tests.exactly_once.opened import client_of, soon
 from tests.kafka.embedded import EmbeddedKafka
@@ -101,9 +103,12 @@ def test_each_row_of_a_stream_is_there_once_though_its_last_batch_runs_again(
     assert (committed.records, committed.commits, committed.transactions_committed) == (150, 2, 4)
     forget_commit(tmp_path, 1)
     add(spark, tmp_path, range(150, 160), "10")
-    run(sink(df.coalesce(1), target), tmp_path)
+    run(sink(df.coalesce(1), target).queryName(target.topic), tmp_path)
     target.expect(range(160))
     assert metrics.committed.records == 160
+    with client_of(target.servers) as client:
+        logged = CommitLog(client, CommitLogSettings()).last_records(soon()).records.values()
+    assert [each.record.batch for each in logged if each.record.name == target.topic] == [2]
 
 
 @pytest.mark.smoke

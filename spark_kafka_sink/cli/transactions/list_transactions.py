@@ -102,7 +102,7 @@ def _text(lines: list[QueryLine], options: TransactionsOptions, now_ms: int, *, 
         return f"{options.commit_log_topic} is empty."
     if not lines:
         return f"No transactions are open under the prefix {options.prefix}, and {options.commit_log_topic} is empty."
-    head = ("QUERY", "CHECKPOINT", "BATCH", "STATE", "ROWS", "WRITTEN", "OPEN", "TO DO")
+    head = ("QUERY", "NAME", "CHECKPOINT", "BATCH", "STATE", "ROWS", "WRITTEN", "OPEN", "TO DO")
     parts = [text_table(head, [_query_row(line, now_ms) for line in lines])]
     rows = [
         (
@@ -123,17 +123,19 @@ def _text(lines: list[QueryLine], options: TransactionsOptions, now_ms: int, *, 
 def _query_row(line: QueryLine, now_ms: int) -> tuple[str, ...]:
     count = str(sum(each.age_ms is not None for each in line.transactions))
     if line.record is None or line.written_ms is None:
-        return line.query_id, "-", "-", "no record", "-", "-", count, line.to_do
+        return line.query_id, "-", "-", "-", "no record", "-", "-", count, line.to_do
     record = line.record
     written = f"{_iso(line.written_ms)} ({age(now_ms - line.written_ms)} ago)"
-    checkpoint = printable(record.checkpoint) or "-"
-    return line.query_id, checkpoint, str(record.batch), record.state, f"{record.rows:,}", written, count, line.to_do or "-"
+    name, checkpoint = (printable(each) or "-" for each in (record.name, record.checkpoint))
+    done = str(record.batch), record.state, f"{record.rows:,}", written
+    return line.query_id, name, checkpoint, *done, count, line.to_do or "-"
 
 
 def _json(line: QueryLine) -> Mapping[str, object]:
     record = line.record
     return {
         "query_id": line.query_id,
+        "name": None if record is None else record.name or None,
         "checkpoint": None if record is None else record.checkpoint or None,
         "batch": None if record is None else record.batch,
         "state": None if record is None else record.state,

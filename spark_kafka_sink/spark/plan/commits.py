@@ -93,7 +93,7 @@ class Committers:
         producer = replace(
             options.producer, key_serializer=None, value_serializer=None, interceptor_classes=(), partitioner_class=None
         )
-        key = producer, replace(options.exactly_once, start=None, checkpoint=""), "" if batch.is_job else batch.query_id
+        key = producer, replace(options.exactly_once, start=None, checkpoint="", name=""), "" if batch.is_job else batch.query_id
         with self._lock:
             if key not in self._made:
                 self._close_one()
@@ -256,7 +256,7 @@ def commit_shares(
         checkpoint = f"{checkpoint} (topic {options.topic})"
     with committers.of(options, batch) as committer, _told_if_slow(options, batch, feed) as ended:
         commit = committer.commit(
-            replace(batch, checkpoint=checkpoint),
+            replace(batch, checkpoint=checkpoint, name=options.exactly_once.name),
             own,
             options.exactly_once.start,
             tasks=tuple(share.rows for share in shares if share.rows is not None),
