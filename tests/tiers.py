@@ -92,9 +92,10 @@ PLACES_OF_ALL: Final[Mapping[str, str]] = {
 
 # Kills take both cores for minutes, and all of Spark's other tests share one session. The rest follows file by file.
 _CHAOS, _SPARK, _KAFKA = "chaos", "spark", "kafka"
-# The tests of a folder share clusters, one of each version or the secure one; jobs run in a process with a Spark of their own.
+# The tests of a folder share clusters, one of each version or the secure one; jobs run in a process with a Spark of their own,
+# and those of Spark Connect share its server.
 _VERSIONS: Final = "tests/kafka_versions/"
-_FOLDERS: Final = (_VERSIONS, "tests/kafka_security/", "tests/jobs/")
+_FOLDERS: Final = (_VERSIONS, "tests/kafka_security/", "tests/jobs/", "tests/spark_connect/")
 # What takes long to start, with the group whose tests share it: three brokers in Java take 7 seconds, and a schema registry 10.
 # Tests with Spark use the registry as well.
 _COSTLY_FIXTURES: Final = {"apicurio": _SPARK, "kafka3": "kafka3"}
@@ -127,6 +128,7 @@ BUDGETS: Final[Mapping[str, float]] = {
     "tests/registry": 35,
     "tests/security": 45,
     "tests/spark": 640,
+    "tests/spark_connect": 120,
     "tests/verify": 25,
 }
 """What the tests of a folder may take in `make test` with the newest pyspark, in seconds of all workers."""

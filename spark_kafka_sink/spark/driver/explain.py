@@ -190,7 +190,9 @@ def _kinds_by_code() -> Mapping[str, type[KafkaSinkError]]:
 
 @cache
 def _raised_line() -> re.Pattern[str]:
-    return re.compile(rf"^spark_kafka_sink\.[\w.]+: \[({'|'.join(_kinds_by_code())})\] (.*)$", re.MULTILINE)
+    # Spark 4.3 puts its own words before it if spark.sql.execution.pyspark.udf.hideTraceback.enabled is set, on Connect at least.
+    spark = r"\[PYTHON_EXCEPTION\] An exception was thrown from the Python worker: "
+    return re.compile(rf"^(?:{spark})?spark_kafka_sink\.[\w.]+: \[({'|'.join(_kinds_by_code())})\] (.*)$", re.MULTILINE)
 
 
 @cache

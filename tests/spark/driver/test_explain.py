@@ -170,7 +170,18 @@ def test_of_a_second_try_its_own_error_is_explained() -> None:
     assert sks.explain(second).code == "DELIVERY"
 
 
-@pytest.mark.parametrize(("raised", "is_ours"), [("ValueError", False), ("spark_kafka_sink.errors.SchemaError", True)])
+ERROR_OF_WORKER = "[PYTHON_EXCEPTION] An exception was thrown from the Python worker"
+
+
+@pytest.mark.parametrize(
+    ("raised", "is_ours"),
+    [
+        ("ValueError", False),
+        ("spark_kafka_sink.errors.SchemaError", True),
+        # Spark 4.3 on Connect, with spark.sql.execution.pyspark.udf.hideTraceback.enabled
+        (f"{ERROR_OF_WORKER}: spark_kafka_sink.errors.SchemaError", True),
+    ],
+)
 def test_of_another_programs_error_a_code_alone_is_not_certain(raised: str, is_ours: bool) -> None:
     error = RuntimeError(f"Traceback (most recent call last):\n  File x\n{raised}: [SCHEMA] column a: is bad\n")
     assert (sink_error(error, is_certain=True) is not None) is is_ours

@@ -1,0 +1,71 @@
+"""Spark Connect: every way to write, what `publish` reports, and the texts of errors."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from spark_kafka_sink.broker import EmbeddedBroker
+from tests.kafka.witness import read_topic
+from tests.spark_connect.connect_program import ROWS
+from tests.spark_connect.server import ConnectServer, environment
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(390)]
+
+Steps = dict[str, dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def steps(broker: EmbeddedBroker, server: ConnectServer, tmp_path_factory: pytest.TempPathFactory) -> Steps:
+    """What the program printed, by step."""
+    folder = tmp_path_factory.mktemp("client")
+    command = [sys.executable, "-m", "tests.spark_connect.connect_program", server.address, broker.bootstrap_servers, str(folder)]
+    ran = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=380, check=False)
+    assert ran.returncode == 0, ran.stderr
+    return {said["step"]: said for said in map(json.loads, ran.stdout.splitlines())}
+
+
+@pytest.mark.parametrize(
+    "step", ["save", "save once", "stream", "stream once", "publish", "publish once", "foreach_batch", "partition_writer"]
+)
+def test_each_way_of_writing_delivers_each_row_once(step: str, steps: Steps, broker: EmbeddedBroker) -> None:
+    assert "error" not in steps[step]
+    topic = step.replace(" ", "-").replace("_", "-")
+    found = read_topic(broker.bootstrap_servers, topic, isolation_level="read_committed")
+    assert sorted(int(each.value or b"") for each in found) == list(range(ROWS))
+
+
+@pytest.mark.parametrize("step", ["publish", "publish once"])
+def test_publish_returns_the_whole_report(step: str, steps: Steps) -> None:
+    assert steps[step]["result"] == {"records": ROWS, "tasks": [10, 10], "last offsets": ROWS}
+
+
+def test_check_works(steps: Steps) -> None:
+    assert steps["check"]["result"] is True
+
+
+@pytest.mark.parametrize(
+    ("step", "code"),
+    [
+        ("bad column", "[SCHEMA] column value: is bigint"),
+        ("bad option", "[OPTION] unknown option kafka.ackss; did you mean kafka.acks?"),
+        ("bad row", "[RECORD] topic bad: row 0 of 10: column partition is 99"),
+        ("bad row of a stream", "[RECORD_TOO_LARGE] topic bad-stream: row 0 of 10"),
+        ("once in foreach_batch", "[USAGE] delivery.guarantee=exactly-once"),
+        ("metrics", "[USAGE]"),
+    ],
+)
+def test_an_error_reaches_the_client_with_its_code_in_at_most_20_lines(step: str, code: str, steps: Steps) -> None:
+    said = steps[step]["error"]
+    assert code in said
+    assert len(said.splitlines()) <= 20
+
+
+def test_publish_raises_the_sinks_own_error(steps: Steps) -> None:
+    said = steps["bad row of publish"]["error"]
+    assert said.startswith("spark_kafka_sink.errors.RecordError: [RECORD] topic bad: row 0 of 10: column partition is 99")
+    assert len(said.splitlines()) <= 7
