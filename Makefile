@@ -39,11 +39,13 @@ export SPARK_LOCAL_IP ?= 127.0.0.1
 unexport PYTHONDONTWRITEBYTECODE
 
 OLDEST := 4.0.0
-VENV_OLDEST := .venv-spark40
+# Those between it and the newest, of which each has a smoke test in `make test-all`.
+SPARKS := 4.1.4 4.2.1
+VENV_OLDEST := .venv-spark-$(OLDEST)
 VENV_MINIMAL := .venv-minimal
 CODE := spark_kafka_sink $(wildcard pyspark_kafka_sink pyspark_kafka_sink.py) jobs tests benchmarks docs
 
-.PHONY: help setup java jars check ci count format test test-quick test-all test-newest test-oldest test-all-newest test-all-oldest test-minimal fuzz audit demo docs dist chaos soak scale bench bench-parts constraints clean
+.PHONY: help setup java jars check ci count format test test-quick test-all test-newest test-all-newest test-all-oldest test-minimal fuzz audit demo docs dist chaos soak scale bench bench-parts constraints clean
 
 help:
 	@sed -n 's/^#   make/make/p' $(firstword $(MAKEFILE_LIST))
@@ -62,9 +64,10 @@ $(VENV)/.stamp: pyproject.toml constraints.txt tests/environment.py
 	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "Python 3.11 or newer is required: make PYTHON=...")'
 	@$(call environment,constraints.txt)
 
-$(VENV_OLDEST)/.stamp: pyproject.toml constraints.txt tests/environment.py
-	@mkdir -p build && sed 's/^pyspark==.*/pyspark==$(OLDEST)/' constraints.txt > build/constraints-oldest.txt
-	@$(call environment,build/constraints-oldest.txt)
+.PRECIOUS: .venv-spark-%/.stamp
+.venv-spark-%/.stamp: pyproject.toml constraints.txt tests/environment.py
+	@mkdir -p build && sed 's/^pyspark==.*/pyspark==$*/' constraints.txt > build/constraints-$*.txt
+	@$(call environment,build/constraints-$*.txt)
 
 # The lower bounds of pyproject.toml, as a user with old libraries has them. Development tools keep their versions.
 $(VENV_MINIMAL)/.stamp: $(VENV)/.stamp
@@ -98,9 +101,9 @@ SMOKE = -m pytest --tier=test -m "smoke and not kafka" $(shell grep -rl mark.smo
 test-quick: setup
 	$(VENV)/bin/python $(PYTEST) --tier=quick $(PYTEST_ARGS)
 
-test: test-newest test-oldest
+test: test-newest test-spark-$(OLDEST)
 
-test-all: test-all-newest test-all-oldest test-minimal
+test-all: test-all-newest test-all-oldest $(SPARKS:%=test-spark-%) test-minimal
 
 # The tests fetch these when they need them: only make test-all does.
 WHOLE_POMS := $(patsubst %,tests/kafka/poms/kafka-%.xml,2.8 3.3 4.0)
@@ -114,11 +117,11 @@ test-newest: jars
 test-all-newest: jars
 	$(VENV)/bin/python $(PYTEST) --tier=all $(NEWEST) $(PYTEST_ARGS)
 
-test-oldest test-all-oldest: export PYSPARK_PYTHON = $(CURDIR)/$(VENV_OLDEST)/bin/python
+test-spark-%: export PYSPARK_PYTHON = $(CURDIR)/.venv-spark-$*/bin/python
+test-spark-%: java .venv-spark-%/.stamp
+	.venv-spark-$*/bin/python $(SMOKE) $(PYTEST_ARGS)
 
-test-oldest: java $(VENV_OLDEST)/.stamp
-	$(VENV_OLDEST)/bin/python $(SMOKE) $(PYTEST_ARGS)
-
+test-all-oldest: export PYSPARK_PYTHON = $(CURDIR)/$(VENV_OLDEST)/bin/python
 test-all-oldest: java $(VENV_OLDEST)/.stamp
 	$(VENV_OLDEST)/bin/python $(PYTEST) --tier=all tests/spark $(OLDEST_TESTS) $(PYTEST_ARGS)
 

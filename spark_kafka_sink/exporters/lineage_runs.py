@@ -11,9 +11,8 @@ from typing import Final
 from spark_kafka_sink.exactly_once.micro_batch import is_job
 from spark_kafka_sink.exporters.lineage_settings import LineageSettings, joined
 from spark_kafka_sink.reports.delivery_report import DeliveryReport
-from spark_kafka_sink.spark.destination import Destination, Field
 from spark_kafka_sink.spark.driver.query_events import QueryBegan, QueryEnded, QueryEvent
-from spark_kafka_sink.spark.write_events import WriteBegan, WriteCommitted, WriteEvent, WriteFailed
+from spark_kafka_sink.spark.write_events import Destination, Field, WriteBegan, WriteCommitted, WriteEvent, WriteFailed
 
 COMMAND: Final = "kafka_sink"
 """Stands in the names of jobs where OpenLineage's agent for Spark has Spark's command."""

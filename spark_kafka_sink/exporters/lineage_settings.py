@@ -112,24 +112,16 @@ def _set(into: dict[str, Any], path: list[str], value: str, name: str, problems:
     if first in _JAVAS_ONLY:
         problems.append(f"{name} is not supported by OpenLineage's Python client")
     elif first in ("timeoutInMillis", "timeout") and not rest:
-        seconds = _number(value)
-        if seconds is None:
+        try:
+            into["timeout"] = float(value) / 1000 if first == "timeoutInMillis" else float(value)
+        except ValueError:
             problems.append(f"{name} is not a number")
-        else:
-            into["timeout"] = seconds / 1000 if first == "timeoutInMillis" else seconds
     elif not rest:
         into[_RENAMED.get(first, first)] = value
     else:
         inner = into.setdefault(_RENAMED.get(first, first), {})
         if isinstance(inner, dict):
             _set(inner, [".".join(rest)] if first in _WHOLE else rest, value, name, problems)
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
 
 
 def snake_case(name: str) -> str:

@@ -12,7 +12,7 @@ from math import isnan
 from typing import Final
 
 from spark_kafka_sink.exporters.series_choices import choices_of
-from spark_kafka_sink.reports.delivery_report import LATENCY_BUCKETS, DeliveryReport
+from spark_kafka_sink.reports.delivery_report import DeliveryReport
 from spark_kafka_sink.reports.partition_reports import ALL_PARTITIONS
 from spark_kafka_sink.spark.driver.active_queries import active_ids
 from spark_kafka_sink.spark.driver.metrics import DeliveryMetrics
@@ -65,8 +65,8 @@ class SnapshotReader:
         topics have a histogram.
         """
         self._metrics = metrics
-        choices = choices_of(metrics)
-        self._committed, self._queries = choices.committed(most_partitions), choices.queries
+        self._choices = choices_of(metrics)
+        self._committed = self._choices.committed(most_partitions)
         self.is_available = metrics.available
         if not self.is_available:
             logger.warning("nothing is exported to %s: %s", exporter, metrics.reason)
@@ -76,15 +76,14 @@ class SnapshotReader:
         if not self.is_available:
             return None
         metrics, live = self._metrics, self._metrics.live
-        live_records = 0 if live is None else live.records
         totals, ages, failed, active = metrics.totals(), metrics.transaction_ages(), metrics.writes.failed(), active_ids()
         committing = metrics.committing_s()
         writing = metrics.live_tasks.calls().intersection(active or ())  # the others are batch jobs and calls of publish
         queries = {*totals, *ages, *committing, *failed, *writing}
-        names = self._queries.show(queries, lambda query: metrics.query_name(query, active or ()))
+        names = self._choices.names(queries, lambda query: metrics.query_name(query, active or ()))
         return Snapshot(
             self._committed.of(metrics.committed),
-            live_records,
+            0 if live is None else live.records,
             metrics.running(),
             totals,
             ages,
@@ -101,16 +100,14 @@ class OneSnapshot:
     A family that asks again begins the next collection. Threads: each has a snapshot of its own.
     """
 
-    def __init__(self, reader: SnapshotReader, clock: Callable[[], float] = time.monotonic) -> None:
-        """clock: returns monotonic seconds."""
+    def __init__(self, reader: SnapshotReader) -> None:
         self._reader = reader
-        self._clock = clock
         self._mine = threading.local()
 
     def read(self, family: str) -> Snapshot | None:
         """Returns the snapshot for a family; None if deliveries are not counted."""
         seen: set[str] | None = getattr(self._mine, "seen", None)
-        now = self._clock()
+        now = time.monotonic()
         if seen is None or family in seen or now - self._mine.at > _COLLECTION_S:
             self._mine.seen = seen = set()
             self._mine.at, self._mine.shot = now, self._reader.read()
@@ -151,8 +148,12 @@ class Family:
     values: Callable[[Snapshot], Values]
 
 
+def _single(name: str, kind: Kind, unit: str, text: str, value: Callable[[Snapshot], float]) -> Family:
+    return Family(name, kind, unit, text, (), lambda shot: [((), float(value(shot)))])
+
+
 def _count(name: str, unit: str, text: str, value: Callable[[DeliveryReport], float]) -> Family:
-    return Family(name, Kind.COUNTER, unit, text, (), lambda shot: [((), value(shot.committed))])
+    return _single(name, Kind.COUNTER, unit, text, lambda shot: value(shot.committed))
 
 
 def _of_partitions(value: str) -> Callable[[Snapshot], Values]:
@@ -191,8 +192,15 @@ def _active(shot: Snapshot) -> Iterable[tuple[str, float]]:
             yield query, query in shot.active
 
 
-def _by_name(counts: Callable[[DeliveryReport], dict[str, int]]) -> Callable[[Snapshot], Values]:
-    return lambda shot: [((name,), float(count)) for name, count in sorted(counts(shot.committed).items())]
+def _by_name(name: str, unit: str, text: str, label: str, counts: Callable[[DeliveryReport], dict[str, int]]) -> Family:
+    return Family(
+        name,
+        Kind.COUNTER,
+        unit,
+        text,
+        (label,),
+        lambda shot: [((found,), float(count)) for found, count in sorted(counts(shot.committed).items())],
+    )
 
 
 def _last_latencies(shot: Snapshot) -> Values:
@@ -220,22 +228,14 @@ FAMILIES: Final[tuple[Family, ...]] = (
     _count("record_batches", "record batch", "committed record batches", lambda report: report.batches),
     _count("produce_requests", "request", "Produce requests with committed records", lambda report: report.requests),
     _count("retries", "record batch", "record batches that were sent again", lambda report: report.retries),
-    Family(
+    _by_name(
         "errors",
-        COUNTER,
         "record batch",
         "record batches that a broker or the network rejected, by Kafka's name of the error",
-        ("error",),
-        _by_name(lambda report: report.errors),
+        "error",
+        lambda report: report.errors,
     ),
-    Family(
-        "bad_rows",
-        COUNTER,
-        "row",
-        "rows not delivered to their topics, by reason",
-        ("reason",),
-        _by_name(lambda report: report.bad_rows),
-    ),
+    _by_name("bad_rows", "row", "rows not delivered to their topics, by reason", "reason", lambda report: report.bad_rows),
     _count("dead_letters", "row", "bad rows in the dead-letter topic", lambda report: report.dead_letters),
     _count("throttled", "seconds", "pauses that quotas imposed, of all requests", lambda report: report.throttled_ms / 1000),
     _count("rate_limited", "seconds", "waits of appends for a rate limit", lambda report: report.rate_limited_ms / 1000),
@@ -251,29 +251,14 @@ FAMILIES: Final[tuple[Family, ...]] = (
             (("aborted",), float(shot.committed.transactions_aborted)),
         ],
     ),
-    Family(
-        "task_records",
-        COUNTER,
-        "record",
-        "records of successful tasks, committed or not",
-        (),
-        lambda shot: [((), float(shot.live))],
-    ),
-    Family(
-        "running_tasks",
-        GAUGE,
-        "task",
-        "tasks that have run for a second or more",
-        (),
-        lambda shot: [((), float(shot.running[0]))],
-    ),
-    Family(
+    _single("task_records", COUNTER, "record", "records of successful tasks, committed or not", lambda shot: shot.live),
+    _single("running_tasks", GAUGE, "task", "tasks that have run for a second or more", lambda shot: shot.running[0]),
+    _single(
         "running_task_records",
         GAUGE,
         "record",
         "records that running tasks have delivered so far",
-        (),
-        lambda shot: [((), float(shot.running[1].records))],
+        lambda shot: shot.running[1].records,
     ),
     _of_queries(
         "open_transaction_age",
@@ -335,8 +320,4 @@ FAMILIES: Final[tuple[Family, ...]] = (
     ),
 )
 
-
 LATENCY_TEXT: Final = "from the first send of a record batch to its acknowledgement"
-
-BOUNDS_S: Final = tuple((1 << bucket) / 1000 for bucket in range(LATENCY_BUCKETS - 1))
-"""The upper bounds of all of them but the last, in seconds."""

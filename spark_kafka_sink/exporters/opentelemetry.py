@@ -6,20 +6,13 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from spark_kafka_sink.exporters.metric_families import (
-    FAMILIES,
-    MOST_PARTITIONS,
-    Family,
-    Kind,
-    OneSnapshot,
-    SnapshotReader,
-)
+from spark_kafka_sink.exporters.metric_families import FAMILIES, MOST_PARTITIONS, Family, Kind, OneSnapshot, SnapshotReader
 from spark_kafka_sink.installation import check_extra
 from spark_kafka_sink.spark.driver.metrics import DeliveryMetrics
 from spark_kafka_sink.version import __version__
 
 if TYPE_CHECKING:
-    from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, Observation
+    from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
 
 _SCOPE: Final = "spark_kafka_sink"
 _PREFIX: Final = "kafka_sink."
@@ -98,7 +91,8 @@ class _Instruments:
         meter = get_meter(_SCOPE, __version__, provider)
         self.reader = reader
         for family in FAMILIES:
-            _create(meter, family, self._callback(family))
+            create = meter.create_observable_counter if family.kind is Kind.COUNTER else meter.create_observable_gauge
+            create(instrument_name(family), [self._callback(family)], instrument_unit(family), family.text)
 
     def _callback(self, family: Family) -> Callable[[CallbackOptions], Iterable[Observation]]:
         from opentelemetry.metrics import Observation
@@ -114,11 +108,6 @@ class _Instruments:
                 yield Observation(value if family.unit == "seconds" else int(value), attributes)
 
         return observed
-
-
-def _create(meter: Meter, family: Family, callback: Callable[[CallbackOptions], Iterable[Observation]]) -> None:
-    create = meter.create_observable_counter if family.kind is Kind.COUNTER else meter.create_observable_gauge
-    create(instrument_name(family), [callback], instrument_unit(family), family.text)
 
 
 _lock = threading.Lock()

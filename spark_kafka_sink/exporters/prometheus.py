@@ -18,7 +18,6 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.exporters.metric_families import (
-    BOUNDS_S,
     FAMILIES,
     LATENCY_TEXT,
     MOST_PARTITIONS,
@@ -28,6 +27,7 @@ from spark_kafka_sink.exporters.metric_families import (
     SnapshotReader,
 )
 from spark_kafka_sink.installation import check_extra
+from spark_kafka_sink.reports.delivery_report import LATENCY_BUCKETS
 from spark_kafka_sink.spark.driver.metrics import DeliveryMetrics
 
 if TYPE_CHECKING:
@@ -105,7 +105,8 @@ def _latencies(shot: Snapshot) -> Metric:
     return metric
 
 
-_BOUNDS: Final = (*(f"{bound:g}" for bound in BOUNDS_S), "+Inf")
+_BOUNDS: Final = (*(f"{(1 << bucket) / 1000:g}" for bucket in range(LATENCY_BUCKETS - 1)), "+Inf")
+"""The upper bounds of the buckets, in seconds."""
 
 
 class _Server(ThreadingMixIn, WSGIServer):

@@ -25,7 +25,6 @@ MOST_QUERIES: Final = 400
 _PARTITIONS_PER_HISTOGRAM: Final = 10
 # A topic's histogram has 26 lines.
 
-
 OTHER_TOPICS: Final = "other"
 """Stands for all topics beyond the limit. A topic of this name is one of them then, because series must differ."""
 
@@ -98,15 +97,23 @@ class CommittedSeries:
             return summed
 
 
-class ShownQueries:
-    """The queries that were exported, each with the name that it had first. Threads: any, under the lock."""
+class SeriesChoices:
+    """The choices of one driver's exporters. Threads: any, under the lock."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._names: dict[str, str] = {}  # the one that was shown last at the end
+        self._committed: dict[int, CommittedSeries] = {}
+        self._names: dict[str, str] = {}  # of queries, the one that was shown last at the end
 
-    def show(self, now: Set[str], name: Callable[[str], str]) -> dict[str, str]:
-        """Returns all queries with the names to show. A label of another name would begin new series, and end those before.
+    def committed(self, most_partitions: int) -> CommittedSeries:
+        """Returns the same object to all exporters with this limit."""
+        with self._lock:
+            return self._committed.setdefault(most_partitions, CommittedSeries(most_partitions))
+
+    def names(self, now: Set[str], name: Callable[[str], str]) -> dict[str, str]:
+        """Returns all queries that were exported, each with the name that it had first.
+
+        A label of another name would begin new series, and end those before.
 
         Args:
             now: The queries to export. Of more than MOST_QUERIES, others are forgotten.
@@ -119,26 +126,6 @@ class ShownQueries:
             while len(self._names) > max(MOST_QUERIES, len(now)):
                 del self._names[next(iter(self._names))]
             return dict(self._names)
-
-
-class SeriesChoices:
-    """The choices of one driver's exporters.
-
-    Attributes:
-        queries: The queries that were exported.
-
-    Threads: any, under the lock.
-    """
-
-    def __init__(self) -> None:
-        self.queries = ShownQueries()
-        self._lock = threading.Lock()
-        self._committed: dict[int, CommittedSeries] = {}
-
-    def committed(self, most_partitions: int) -> CommittedSeries:
-        """Returns the same object to all exporters with this limit."""
-        with self._lock:
-            return self._committed.setdefault(most_partitions, CommittedSeries(most_partitions))
 
 
 def choices_of(metrics: DeliveryMetrics) -> SeriesChoices:

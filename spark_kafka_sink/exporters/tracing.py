@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from spark_kafka_sink.installation import check_extra
 from spark_kafka_sink.options.record_options import TRACEPARENT
 from spark_kafka_sink.reports.partition_reports import PartitionReports
-from spark_kafka_sink.spark.destination import Destination
 from spark_kafka_sink.spark.driver.event_queue import NOISY, EventQueue
 from spark_kafka_sink.spark.driver.metrics import DeliveryMetrics
-from spark_kafka_sink.spark.write_events import TaskTime, WriteBegan, WriteCommitted, WriteEvent, WriteFailed
+from spark_kafka_sink.spark.write_events import Destination, TaskTime, WriteBegan, WriteCommitted, WriteEvent, WriteFailed
 from spark_kafka_sink.version import __version__
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from spark_kafka_sink.counts import counted
+from spark_kafka_sink.installation import check_extra
 from spark_kafka_sink.reports.partition_reports import ALL_PARTITIONS, PartitionReports
 
 if TYPE_CHECKING:
@@ -26,8 +27,25 @@ DELETED_SOON = (
     " or raise the topic's retention.ms"
 )
 
-# Counts of a DeliveryReport that come from commits, not from tasks.
-COMMIT_COUNTS = ("commits", "transactions_committed", "transactions_aborted", "prepare_to_visible_ms", "commit_ms")
+# The fields of a DeliveryReport that are sums.
+COUNTS = (
+    "records",
+    "bytes",
+    "compressed_bytes",
+    "batches",
+    "requests",
+    "retries",
+    "throttled_ms",
+    "rate_limited_ms",
+    "dead_letters",
+    "older_than_retention",
+    # From commits, not from tasks:
+    "commits",
+    "transactions_committed",
+    "transactions_aborted",
+    "prepare_to_visible_ms",
+    "commit_ms",
+)
 
 
 class Tabular(ABC):
@@ -45,9 +63,13 @@ class Tabular(ABC):
         Raises:
             InstallationError: pandas is not installed.
         """
-        from spark_kafka_sink.reports.report_tables import pandas_frame  # it loads pyarrow.compute, which takes 150 ms
+        check_extra("pandas", f"{type(self).__name__}.to_pandas()")
+        import pandas as pd
+        import pyarrow as pa
 
-        return pandas_frame(self.to_arrow, f"{type(self).__name__}.to_pandas()")
+        # As floats, offsets above 2**53 would be rounded.
+        types = {pa.int32(): pd.Int32Dtype(), pa.int64(): pd.Int64Dtype()}
+        return self.to_arrow().to_pandas(types_mapper=types.get)
 
     def to_spark(self, spark: SparkSession) -> DataFrame:
         """Returns the rows of `to_arrow` as a DataFrame of the session `spark`, also of Spark Connect."""
@@ -168,7 +190,7 @@ class DeliveryReport(Tabular):
         The columns are `topic` (string), `partition` (int32, null for the sum of a topic), `records` and `bytes` (int64), and
         `first_offset` and `last_offset` (int64, null if unknown).
         """
-        from spark_kafka_sink.reports.report_tables import partition_table
+        from spark_kafka_sink.reports.report_tables import partition_table  # pyarrow, which a producer may do without
 
         return partition_table(self.partitions)
 
@@ -201,22 +223,12 @@ class DeliveryReport(Tabular):
 
     def add(self, other: DeliveryReport) -> None:
         """Merges the report `other` into this one. The operation is commutative and associative."""
-        self.records += other.records
-        self.bytes += other.bytes
-        self.compressed_bytes += other.compressed_bytes
-        self.batches += other.batches
-        self.requests += other.requests
-        self.retries += other.retries
-        self.throttled_ms += other.throttled_ms
-        self.rate_limited_ms += other.rate_limited_ms
-        self.older_than_retention += other.older_than_retention
-        for name in COMMIT_COUNTS:
+        for name in COUNTS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for name, count in other.errors.items():
             self.errors[name] = self.errors.get(name, 0) + count
         for name, count in other.bad_rows.items():
             self.bad_rows[name] = self.bad_rows.get(name, 0) + count
-        self.dead_letters += other.dead_letters
         # The same one in whatever order reports are added.
         self.bad_row_example = min(filter(None, (self.bad_row_example, other.bad_row_example)), default="")
         self.clusters |= other.clusters

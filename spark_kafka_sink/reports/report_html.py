@@ -108,10 +108,11 @@ def text_html(text: str) -> str:
 def _body(report: DeliveryReport, facts: Sequence[Fact] = (), throughput: Iterable[Point] = ()) -> str:
     partitions, latency = partitions_of(report.partitions), latency_of(report.ack_latency)
     first, *rest = totals(report, partitions)
+    slowed = report.slowed_down()
     return "".join(
         [
             facts_html([first, *facts, *rest]),
-            _slowed_down(report),
+            f"<p>Slowed down: {escaped(', '.join(slowed))}</p>" if slowed else "",
             _errors(report),
             _bad_rows(report),
             _throughput(list(throughput)),
@@ -128,11 +129,6 @@ def facts_html(facts: Sequence[Fact]) -> str:
         note = f'<span class="ksr-note"> {escaped(fact.note)}</span>' if fact.note else ""
         parts.append(f"<div><dt>{escaped(fact.label)}</dt><dd>{escaped(fact.value)}{note}</dd></div>")
     return f"<dl>{''.join(parts)}</dl>"
-
-
-def _slowed_down(report: DeliveryReport) -> str:
-    texts = report.slowed_down()
-    return f"<p>Slowed down: {escaped(', '.join(texts))}</p>" if texts else ""
 
 
 def _errors(report: DeliveryReport) -> str:

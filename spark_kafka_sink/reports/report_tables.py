@@ -1,20 +1,15 @@
-"""Delivery reports as tables of Arrow and pandas, a row for each topic-partition, without a Python object for each row."""
+"""Delivery reports as tables of Arrow, a row for each topic-partition, without a Python object for each row."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from spark_kafka_sink.installation import check_extra
 from spark_kafka_sink.records.arrow_arrays import array_of_bytes, array_of_numbers
 from spark_kafka_sink.reports.partition_reports import ALL_PARTITIONS, NO_OFFSET, PartitionReports
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 PARTITION_SCHEMA = pa.schema(
     [
@@ -62,20 +57,3 @@ def _arrays(topics: Sequence[str], numbers: NDArray[np.int64]) -> list[pa.Array]
         array_of_numbers(first, first != NO_OFFSET),
         array_of_numbers(last, last != NO_OFFSET),
     ]
-
-
-def pandas_frame(make: Callable[[], pa.Table], used_by: str) -> pd.DataFrame:
-    """Returns a table as a DataFrame, with integers that can be null: as floats, offsets above 2**53 would be rounded.
-
-    Args:
-        make: Returns the table.
-        used_by: The subject of the error's text if pandas is missing.
-
-    Raises:
-        InstallationError: pandas is not installed.
-    """
-    check_extra("pandas", used_by)
-    import pandas as pd
-
-    types = {pa.int32(): pd.Int32Dtype(), pa.int64(): pd.Int64Dtype()}
-    return make().to_pandas(types_mapper=types.get)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink.counts import counted
@@ -87,21 +87,22 @@ def _facts(facts: Sequence[Fact]) -> str:
 
 
 def _errors(report: DeliveryReport) -> str:
-    if not report.errors:
-        return ""
-    rows = [(printable(name), f"{count:,}") for name, count in by_count(report.errors)]
-    return "\n".join(["Rejected batches by error", *_indented(_aligned(rows, (False, True)))])
+    return "\n".join(["Rejected batches by error", *_counts(report.errors)]) if report.errors else ""
 
 
 def _bad_rows(report: DeliveryReport) -> str:
     if not report.bad_rows:
         return ""
-    rows = [(printable(name), f"{count:,}") for name, count in by_count(report.bad_rows)]
     ended = f"{counted(report.dead_letters, 'dead letter')}, {report.dropped:,} dropped"
-    lines = [f"Bad rows by reason: {ended}", *_indented(_aligned(rows, (False, True)))]
+    lines = [f"Bad rows by reason: {ended}", *_counts(report.bad_rows)]
     if report.bad_row_example:
         lines.append(f"  example: {printable(report.bad_row_example)}")
     return "\n".join(lines)
+
+
+def _counts(counts: Mapping[str, int]) -> list[str]:
+    rows = [(printable(name), f"{count:,}") for name, count in by_count(counts)]
+    return _indented(_aligned(rows, (False, True)))
 
 
 def _throughput(points: Sequence[Point], blocks: bool) -> str:

@@ -254,3 +254,20 @@ def arrow_type(kind: t.DataType) -> pa.DataType | None:
     if kind.typeName().startswith("time("):  # TimeType, from Spark 4.1 on
         return pa.time64("ns")
     return _ARROW_TYPES.get(type(kind))
+
+
+def whole_type(kind: t.DataType) -> pa.DataType:
+    """Returns a column's Arrow type with what `arrow_type` leaves out: which values may be null, and comments."""
+    if isinstance(kind, t.StructType):
+        return pa.struct([_arrow_field(field) for field in kind.fields])
+    if isinstance(kind, t.ArrayType):
+        return pa.list_(pa.field("element", whole_type(kind.elementType), kind.containsNull))
+    if isinstance(kind, t.MapType):
+        return pa.map_(whole_type(kind.keyType), pa.field("value", whole_type(kind.valueType), kind.valueContainsNull))
+    return arrow_type(kind)
+
+
+def _arrow_field(field: t.StructField) -> pa.Field:
+    comment = (field.metadata or {}).get("comment")
+    metadata = {"comment": comment} if isinstance(comment, str) and comment else None
+    return pa.field(field.name, whole_type(field.dataType), field.nullable, metadata)

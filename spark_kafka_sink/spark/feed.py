@@ -14,10 +14,9 @@ from pyspark.accumulators import Accumulator, AccumulatorParam
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.reports.delivery_report import DeliveryReport
 from spark_kafka_sink.spark.batch_report import BatchReport
-from spark_kafka_sink.spark.listener_address import ListenerAddress
 from spark_kafka_sink.spark.messages import total
 from spark_kafka_sink.spark.open_transactions import Oldest, OpenTransaction, merged
-from spark_kafka_sink.spark.reports_to_driver import driver_reports
+from spark_kafka_sink.spark.reports_to_driver import ListenerAddress, driver_reports
 from spark_kafka_sink.spark.write_events import WRITE, WriteCommitted, WriteEvent, event_to_bytes
 
 # The kinds of messages about batches.

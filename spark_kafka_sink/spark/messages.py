@@ -18,7 +18,7 @@ from spark_kafka_sink.errors import ClusterChangedError, UsageError
 from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction, TaskRows
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, TaskTransaction
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
-from spark_kafka_sink.reports.delivery_report import COMMIT_COUNTS, DeliveryReport, latencies_from_bytes, latencies_to_bytes
+from spark_kafka_sink.reports.delivery_report import COUNTS, DeliveryReport, latencies_from_bytes, latencies_to_bytes
 from spark_kafka_sink.reports.partition_reports import PartitionReports
 
 Messages = Sequence[WriterCommitMessage | None]  # a failed task's is None
@@ -55,17 +55,10 @@ class DeliveryMessage(WriterCommitMessage):
 
 
 def _message(
-    spark_partition: int,
-    report: DeliveryReport,
-    batch: MicroBatch | None,
-    share: bytes | None,
-    query_id: str = "",
-    began: float = 0.0,
-    ended: float = 0.0,
-    context: str = "",
+    spark_partition: int, report: DeliveryReport, batch: MicroBatch | None, share: bytes | None, *others: Any
 ) -> DeliveryMessage:
     read = None if batch is None or share is None else share_from_json(zlib.decompress(share).decode(), batch)
-    return DeliveryMessage(spark_partition, report, read, query_id, began, ended, context)
+    return DeliveryMessage(spark_partition, report, read, *others)
 
 
 def reports_of(messages: Messages) -> list[DeliveryReport]:
@@ -97,25 +90,10 @@ def total(reports: Iterable[DeliveryReport]) -> DeliveryReport:
     return merged
 
 
-_COUNTS = (
-    "records",
-    "bytes",
-    "compressed_bytes",
-    "batches",
-    "requests",
-    "retries",
-    "throttled_ms",
-    "rate_limited_ms",
-    *COMMIT_COUNTS,
-    "dead_letters",
-    "older_than_retention",
-)
-
-
 def report_to_bytes(report: DeliveryReport) -> bytes:
     """Returns a line of JSON, followed by the packed latencies and the packed reports of topic-partitions."""
     latencies = latencies_to_bytes(report.ack_latency)
-    values: dict[str, Any] = {name: getattr(report, name) for name in (*_COUNTS, "errors", "bad_rows", "bad_row_example")}
+    values: dict[str, Any] = {name: getattr(report, name) for name in (*COUNTS, "errors", "bad_rows", "bad_row_example")}
     values["clusters"] = sorted(report.clusters)
     line = json.dumps(values | {"latencies": len(latencies)}, separators=(",", ":")).encode()
     return line + b"\n" + latencies + report.partitions.to_bytes()
@@ -127,7 +105,7 @@ def report_from_bytes(data: bytes) -> DeliveryReport:
     values = json.loads(text)
     size = int(values["latencies"])
     return DeliveryReport(
-        **{name: int(values[name]) for name in _COUNTS},
+        **{name: int(values[name]) for name in COUNTS},
         errors={str(name): int(count) for name, count in values["errors"].items()},
         bad_rows={str(name): int(count) for name, count in values["bad_rows"].items()},
         bad_row_example=str(values["bad_row_example"]),

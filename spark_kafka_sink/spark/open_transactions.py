@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, is_job
+from spark_kafka_sink.exactly_once.micro_batch import is_job
 from spark_kafka_sink.spark.query_totals import BATCH_JOBS
 
 MOST_QUERIES: Final = 1000
@@ -116,16 +116,3 @@ def transaction_ages(
         name = BATCH_JOBS if is_job(query) else query
         found[name] = max(found.get(name, (0.0, each.timeout_s)), (age, each.timeout_s), key=lambda one: one[0] / one[1])
     return found
-
-
-def open_transaction(batch: MicroBatch, sink: str, age_s: float, now: float, timeout_ms: int) -> OpenTransaction:
-    """Returns the transaction of a task.
-
-    Args:
-        batch: The task's.
-        sink: Names the sink within the query.
-        age_s: Seconds since its first rows were sent.
-        now: Seconds since the epoch.
-        timeout_ms: transaction.timeout.ms.
-    """
-    return OpenTransaction(owner(batch.query_id, sink), batch.number, now - age_s, timeout_ms / 1000)

@@ -7,9 +7,8 @@ from spark_kafka_sink.exporters.lineage_settings import LineageSettings
 from spark_kafka_sink.reports.delivery_report import DeliveryReport
 from spark_kafka_sink.reports.partition_reports import PartitionReport, PartitionReports
 from spark_kafka_sink.spark.batch_report import BatchReport
-from spark_kafka_sink.spark.destination import Destination, Field
 from spark_kafka_sink.spark.driver.query_events import QueryBegan, QueryEnded
-from spark_kafka_sink.spark.write_events import WriteBegan, WriteCommitted, WriteFailed
+from spark_kafka_sink.spark.write_events import Destination, Field, WriteBegan, WriteCommitted, WriteFailed
 
 QUERY = "11111111-1111-4111-8111-111111111111"
 RUN = "22222222-2222-4222-8222-222222222222"

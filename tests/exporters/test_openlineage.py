@@ -11,9 +11,8 @@ from spark_kafka_sink.exporters.lineage_settings import LineageSettings
 from spark_kafka_sink.exporters.openlineage import LineageEmitter
 from spark_kafka_sink.reports.delivery_report import DeliveryReport
 from spark_kafka_sink.spark.batch_report import BatchReport
-from spark_kafka_sink.spark.destination import Destination
 from spark_kafka_sink.spark.driver.metrics import DeliveryMetrics
-from spark_kafka_sink.spark.write_events import WriteCommitted
+from spark_kafka_sink.spark.write_events import Destination, WriteCommitted
 from tests.spark.query_session import Query, Session
 
 QUERY = "11111111-1111-4111-8111-111111111111"

@@ -17,9 +17,8 @@ from spark_kafka_sink.exporters.tracing import WriteTracer, trace_writes
 from spark_kafka_sink.reports.delivery_report import DeliveryReport
 from spark_kafka_sink.reports.partition_reports import PartitionReport, PartitionReports
 from spark_kafka_sink.spark.batch_report import BatchReport
-from spark_kafka_sink.spark.destination import Destination
 from spark_kafka_sink.spark.driver.metrics import DeliveryMetrics
-from spark_kafka_sink.spark.write_events import TaskTime, WriteBegan, WriteCommitted, WriteFailed
+from spark_kafka_sink.spark.write_events import Destination, TaskTime, WriteBegan, WriteCommitted, WriteFailed
 
 CONTEXT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-2222222222222222-01"

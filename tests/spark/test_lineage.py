@@ -20,9 +20,9 @@ from spark_kafka_sink.errors import KafkaSinkError, UsageError
 from spark_kafka_sink.exporters.openlineage import emit_lineage
 from spark_kafka_sink.formats.schema_serializer import ResolvedSchema
 from spark_kafka_sink.options.sink_options import sink_options
-from spark_kafka_sink.spark.destination import Destination, Field, destination, schema_fields
 from spark_kafka_sink.spark.driver.metrics import DeliveryMetrics
 from spark_kafka_sink.spark.schema import SinkSchema, sink_schema
+from spark_kafka_sink.spark.write_events import Destination, Field, destination, schema_fields
 from tests.exporters.lineage_collector import Collector, check, running, transport
 from tests.exporters.test_lineage_runs import JOB, committed
 from tests.kafka.fixtures import NewTopic

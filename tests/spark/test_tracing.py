@@ -27,7 +27,7 @@ from spark_kafka_sink.options.record_options import is_traceparent, trace_option
 from spark_kafka_sink.options.sink_options import SinkOptions, sink_options
 from spark_kafka_sink.spark.schema import SinkSchema, sink_schema
 from spark_kafka_sink.spark.task.columns import records_by_topic
-from spark_kafka_sink.spark.task.row_splitting import split_batch
+from spark_kafka_sink.spark.task.refused_rows import split_batch
 from spark_kafka_sink.spark.trace_header import bad_traceparents, with_batch_context, with_current_span
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka

@@ -12,7 +12,6 @@ import pytest
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.reports.delivery_report import DeliveryReport
 from spark_kafka_sink.spark.batch_report import BatchReport
-from spark_kafka_sink.spark.destination import Destination, Field
 from spark_kafka_sink.spark.driver.metrics import DeliveryMetrics
 from spark_kafka_sink.spark.feed import Feed
 from spark_kafka_sink.spark.messages import DeliveryMessage
@@ -20,6 +19,8 @@ from spark_kafka_sink.spark.open_transactions import MOST_QUERIES, OpenTransacti
 from spark_kafka_sink.spark.query_totals import BATCH_JOBS
 from spark_kafka_sink.spark.write_events import (
     MOST_TASKS,
+    Destination,
+    Field,
     TaskTime,
     WriteBegan,
     WriteCommitted,

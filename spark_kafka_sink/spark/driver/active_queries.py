@@ -1,11 +1,13 @@
-"""The streaming queries of this driver, in all its sessions, and what Spark says about them."""
+"""The streaming queries of this driver, in all its sessions: what Spark says about them, and their names."""
 
 from __future__ import annotations
 
 import logging
 import re
+import threading
+from collections.abc import Container
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
@@ -82,3 +84,52 @@ def active_name(query_id: str) -> str | None:
     except Exception as error:  # AttributeError, py4j's, PySpark's: whatever refuses it
         logger.info("the name of query %s is not known: %s", query_id, type(error).__name__)
         return None
+
+
+MOST_NAMES: Final = 400
+"""That are kept. A name takes 200 bytes."""
+
+
+class QueryNames:
+    """The names of a driver's queries by id, kept after a query's end, because Spark forgets it then.
+
+    Threads: any may ask and tell, under the lock. It is not held while the JVM is asked.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._names: dict[str, str] = {}
+        self._ended: set[str] = set()  # of these. Who starts one again may give it another name.
+
+    def learn(self, query_id: str, name: str) -> None:
+        """Keeps the name of a query. name: empty if it has none."""
+        with self._lock:
+            self._names.pop(query_id, None)
+            self._names[query_id] = name
+            self._ended.discard(query_id)
+            if len(self._names) > MOST_NAMES:
+                oldest = next(iter(self._names))
+                del self._names[oldest]
+                self._ended.discard(oldest)
+
+    def name(self, query_id: str, active: Container[str] | None = None) -> str:
+        """Returns the name of a query; "" if it has none, or if it had ended before anybody asked. It never raises.
+
+        Args:
+            query_id: Spark's id of the query.
+            active: The ids of the queries that run, if they are known. Spark is not asked for a query that has ended, and asked
+                again when it runs again.
+        """
+        with self._lock:
+            known = self._names.get(query_id)
+            if active is not None and query_id not in active:
+                if known is not None:
+                    self._ended.add(query_id)
+                return known or ""
+            if known is not None and query_id not in self._ended:
+                return known
+        found = active_name(query_id)
+        if found is None:
+            return known or ""
+        self.learn(query_id, found)
+        return found

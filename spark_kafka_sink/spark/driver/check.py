@@ -10,9 +10,8 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.errors import KafkaSinkError, OptionError, UsageError
-from spark_kafka_sink.options.sink_options import SinkOptions, with_prefix
+from spark_kafka_sink.options.sink_options import with_prefix
 from spark_kafka_sink.spark.driver.checks.brokers import check_brokers, check_login, check_tls
 from spark_kafka_sink.spark.driver.checks.context import CheckContext, SkippedError, Step, client_for
 from spark_kafka_sink.spark.driver.checks.report import OPTIONS, CheckLine, CheckReport, failed, failed_by, not_checked, ok
@@ -23,8 +22,6 @@ from spark_kafka_sink.spark.plugin_checks import checked_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-    from spark_kafka_sink.spark.schema import SinkSchema
 
 __all__ = ["CheckReport", "check"]
 
@@ -85,6 +82,7 @@ class _Run:
         self._current = ""
         self._is_over = False
         self._failure: BaseException | None = None
+        self._context: CheckContext | None = None  # once the options are known to be right
 
     def report(self) -> CheckReport:
         thread = threading.Thread(target=self._guarded, name="kafka-sink-check", daemon=True)
@@ -118,45 +116,39 @@ class _Run:
                 self._failure = error
 
     def _run(self) -> None:
-        checked: list[tuple[SinkOptions, ClusterClient]] = []
-        self._step(OPTIONS, lambda: self._options(checked))
-        for options, client in checked:
-            deadline = self._start + self._timeout_s * (1 - _MARGIN)
-            context = CheckContext(options, self._timeout_s, deadline, client)
+        self._step(OPTIONS, self._options)
+        if self._context is not None:
             try:
-                self._check(options, context)
+                self._check(self._context)
             finally:
-                context.client.close()
+                self._context.client.close()
 
-    def _check(self, options: SinkOptions, context: CheckContext) -> None:
-        schemas: list[SinkSchema] = []
+    def _check(self, context: CheckContext) -> None:
+        options = context.options
         if self._df is None:
             for step in (_COLUMNS, _PYTHON):
                 self._step(step, partial(_no_dataframe, step))
         else:
             from spark_kafka_sink.spark.driver.checks.dataframe import check_columns, check_python
 
-            self._step(_COLUMNS, partial(check_columns, self._df, options, schemas))
+            self._step(_COLUMNS, partial(check_columns, self._df, context))
             self._step(_PYTHON, partial(check_python, self._df))
-        context.schema = schemas[0] if schemas else None
         if options.errors.topic is None:
             self._lines[DEAD_LETTERS] = []
         if options.schemas is None:
             self._lines[REGISTRY] = []  # it is not used, so there is nothing to say about it
-        elif self._df is not None and schemas:
-            context.dataframe = self._df.schema
         for name, look in _STEPS.items():
             if time.monotonic() < context.deadline:
                 self._step(name, partial(look, context))
 
-    def _options(self, checked: list[tuple[SinkOptions, ClusterClient]]) -> Iterator[CheckLine]:
+    def _options(self) -> Iterator[CheckLine]:
         options = checked_options(self._given, warns_of_security=False)
         client = client_for(options, self._timeout_s)
         try:
             client.prepare()
         except OptionError as error:  # of a file or an environment variable that an option names
             raise with_prefix(error) from None
-        checked.append((options, client))
+        self._context = CheckContext(options, self._timeout_s, self._start + self._timeout_s * (1 - _MARGIN), client)
         where = f"to topic {options.topic!r}" if options.topic else "to the topics of the column topic"
         servers = ",".join(options.producer.bootstrap_servers)
         yield ok(OPTIONS, f"{options.guarantee} delivery {where} on {servers}")

@@ -1,7 +1,11 @@
-"""A bounded queue of events and the thread that sends them, so that a slow collector or function delays nothing."""
+"""A bounded queue of events and the thread that sends them, so that a slow collector or function delays nothing.
+
+Exporters send through it, and so do the functions of the program that get a report of each committed batch.
+"""
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import re
@@ -16,6 +20,7 @@ from spark_kafka_sink.counts import counted
 from spark_kafka_sink.options.secret import HIDDEN
 from spark_kafka_sink.peer_text import SHORT_SECRET
 from spark_kafka_sink.reports.report_facts import printable
+from spark_kafka_sink.spark.batch_report import BatchReport
 
 logger = logging.getLogger(__name__)
 
@@ -24,7 +29,6 @@ MOST_EVENTS: Final = 1000
 
 NOISY: Final = ("urllib3.connectionpool", "openlineage.client.transport.http")
 """Loggers of libraries that send: they log each of their own attempts, at level WARNING."""
-
 
 E = TypeVar("E")
 
@@ -75,10 +79,6 @@ class EventQueue(Generic[E]):
         self._is_sending = False
         self._is_stopped = is_stopped
         self._lost = 0
-
-    def _forked(self) -> None:
-        """Stops the queue in a forked child. Another thread may have held the lock at that moment, so there is a new one."""
-        self._reset(is_stopped=True)
 
     def put(self, event: E) -> None:
         """Adds an event. It never waits."""
@@ -179,7 +179,7 @@ _queues: Final[weakref.WeakSet[EventQueue[Any]]] = weakref.WeakSet()
 
 def _forked() -> None:
     for queue in list(_queues):
-        queue._forked()
+        queue._reset(is_stopped=True)  # with a new lock: another thread may have held the old one at that moment
 
 
 os.register_at_fork(after_in_child=_forked)
@@ -222,3 +222,81 @@ def error_text(error: BaseException) -> str:
     for piece in sorted(pieces - {""}, key=len, reverse=True):
         text = re.sub(rf"(?<!\w){re.escape(piece)}(?!\w)" if len(piece) <= SHORT_SECRET else re.escape(piece), HIDDEN, text)
     return printable(text, _MOST)
+
+
+BatchListener = Callable[[BatchReport], object]
+
+WAIT_S: Final = 5.0
+"""For the calls of what was committed, when a listener is removed and when the program ends."""
+
+
+class BatchListeners:
+    """Calls functions with the reports of commits, in order.
+
+    Threads: a daemon thread calls, from the first listener until `stop`. A commit only queues its report, because Spark's next
+    micro-batch waits for it. Any thread may put, and add and remove under the lock. Processes: a forked child calls nothing.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._listeners: tuple[BatchListener, ...] = ()
+        self._leaving: tuple[BatchListener, ...] = ()  # they get what was committed before
+        self._warned: set[int] = set()
+        self._queue: EventQueue[tuple[BatchReport, tuple[BatchListener, ...]]] | None = None
+
+    def __contains__(self, listener: BatchListener) -> bool:
+        return listener in self._listeners
+
+    def add(self, listener: BatchListener) -> None:
+        """Has `listener` called with each report from now on."""
+        with self._lock:
+            if self._queue is None:
+                self._queue = EventQueue("batch listeners", self._call, lambda _: True)
+                atexit.register(self.stop)
+            self._listeners = (*self._listeners, listener)
+
+    def remove(self, listener: BatchListener) -> None:
+        """Ends the calls of a listener, after those for earlier commits. One that was not added is ignored."""
+        with self._lock:
+            found = list(self._listeners)
+            if listener not in found:
+                return
+            found.remove(listener)
+            self._listeners = tuple(found)
+            self._leaving = (*self._leaving, listener)
+            queue = self._queue
+        if queue is not None:
+            queue.wait(WAIT_S)
+        with self._lock:
+            left = list(self._leaving)
+            left.remove(listener)
+            self._leaving = tuple(left)
+
+    def put(self, batch: BatchReport) -> None:
+        """Has the listeners called with a report. It never waits."""
+        queue, listeners = self._queue, self._listeners
+        if queue is not None and listeners:
+            queue.put((batch, listeners))
+
+    def stop(self) -> None:
+        """Waits for the calls of what was committed, for at most WAIT_S, and ends the thread. There are no calls afterwards."""
+        # Without the lock, because it also runs when a forked child ends.
+        queue, self._queue = self._queue, None
+        atexit.unregister(self.stop)
+        if queue is not None:
+            queue.stop(WAIT_S)
+        self._listeners = ()
+
+    def _call(self, item: tuple[BatchReport, tuple[BatchListener, ...]]) -> None:
+        batch, listeners = item
+        for listener in listeners:
+            if listener not in self._listeners and listener not in self._leaving:
+                continue  # its removal has waited for long enough
+            try:
+                listener(batch)
+            except BaseException as error:  # SystemExit, too, would end the thread without a word
+                if id(listener) not in self._warned:
+                    self._warned.add(id(listener))
+                    logger.warning(
+                        "a batch listener raised %s: %s; further errors of it are not logged", type(error).__name__, error
+                    )

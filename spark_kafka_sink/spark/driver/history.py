@@ -25,7 +25,6 @@ MOST_BATCHES: Final = 100_000
 
 _SHOWN: Final = 10
 
-
 _ROW: Final = np.dtype(
     [
         ("query_id", "S40"),

@@ -22,12 +22,11 @@ from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.exactly_once.micro_batch import is_job
 from spark_kafka_sink.reports.delivery_report import DeliveryReport
 from spark_kafka_sink.spark.batch_report import BatchReport, warn_of_old_rows
-from spark_kafka_sink.spark.driver.batch_listeners import BatchListener, BatchListeners
+from spark_kafka_sink.spark.driver.active_queries import QueryNames, active_queries
+from spark_kafka_sink.spark.driver.event_queue import BatchListener, BatchListeners
 from spark_kafka_sink.spark.driver.history import History, QueryHistory
-from spark_kafka_sink.spark.driver.listener import Handler, MetricsListener
-from spark_kafka_sink.spark.driver.query_names import QueryNames
+from spark_kafka_sink.spark.driver.listener import Handler, LiveTasks, MetricsListener
 from spark_kafka_sink.spark.driver.stopped_queries import StoppedQueries
-from spark_kafka_sink.spark.driver.task_progress import LiveTasks
 from spark_kafka_sink.spark.feed import (
     ABORTED,
     COMMITTED,
@@ -337,7 +336,6 @@ class DeliveryMetrics:
 
     def _reading(self) -> Reading:
         """Returns what `watch` shows. A query whose tasks write has their rows so far in its state."""
-        from spark_kafka_sink.spark.driver.active_queries import active_queries
         from spark_kafka_sink.spark.driver.views.watch_table import Reading
 
         totals, active = self.totals(), active_queries()

@@ -34,8 +34,7 @@ from spark_kafka_sink.spark.plugin_checks import checked_options, serializers_by
 from spark_kafka_sink.spark.python_workers import active_context, check_workers_python
 from spark_kafka_sink.spark.schema import FoundColumns, SinkSchema, columns_of_record
 from spark_kafka_sink.spark.task.letter_text import part_of_value
-from spark_kafka_sink.spark.task.refused_rows import RefusedRows
-from spark_kafka_sink.spark.task.row_splitting import SplitBatch
+from spark_kafka_sink.spark.task.refused_rows import RefusedRows, SplitBatch
 from spark_kafka_sink.spark.task.row_values import (
     COLUMNS_OF_ROWS,
     CONVERSION_ERRORS,
@@ -215,7 +214,6 @@ class _Context:
 
 
 def _array(name: str, context: _Context) -> pa.Array:
-    """Returns one column of values that need no serializer."""
     values = context.columns[name]
     try:
         return array_of_values(name, values)
@@ -256,7 +254,6 @@ def _bad_value(name: str, problem: str, **facts: int) -> KafkaSinkError:
 
 
 def _serialized(name: str, serializer: Serializer, context: _Context) -> pa.Array:
-    """Returns the bytes of one column."""
     values = context.columns[name]
     topics = [context.topic_option] * len(values) if context.topic_option is not None else context.columns["topic"]
     headers = context.columns.get("headers") or [None] * len(values)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -25,9 +25,13 @@ from spark_kafka_sink.installation import SameVersion, check_extra
 from spark_kafka_sink.options.sink_options import KAFKA_PREFIX, TOPIC, SinkOptions
 from spark_kafka_sink.records.arrow_arrays import array_of_bytes, array_of_numbers
 from spark_kafka_sink.reports.delivery_report import DeliveryReport, Tabular
+from spark_kafka_sink.reports.report_facts import Fact, run_facts
+from spark_kafka_sink.reports.report_html import report_html
+from spark_kafka_sink.reports.report_tables import task_table
+from spark_kafka_sink.reports.report_text import report_text
 from spark_kafka_sink.spark.bad_row_limits import check_limits
 from spark_kafka_sink.spark.batch_report import BatchReport, warn_of_old_rows
-from spark_kafka_sink.spark.destination import Destination, destination
+from spark_kafka_sink.spark.column_types import quoted
 from spark_kafka_sink.spark.driver.explain import linked, plug_in_error, sink_error
 from spark_kafka_sink.spark.driver.interrupts import cancelled_if_interrupted, without_pysparks_handler
 from spark_kafka_sink.spark.driver.metrics import DRIVER, DeliveryMetrics
@@ -52,10 +56,14 @@ from spark_kafka_sink.spark.python_workers import check_workers_python
 from spark_kafka_sink.spark.schema import SinkSchema, schema_of
 from spark_kafka_sink.spark.task.task import run_task, spark_partition
 from spark_kafka_sink.spark.trace_header import with_batch_context, with_current_span
-from spark_kafka_sink.spark.write_events import WriteBegan, WriteCommitted, WriteEvent, WriteFailed, task_times
-
-if TYPE_CHECKING:
-    from spark_kafka_sink.reports.report_facts import Fact
+from spark_kafka_sink.spark.write_events import (
+    Destination,
+    WriteBegan,
+    WriteCommitted,
+    WriteFailed,
+    destination,
+    task_times,
+)
 
 Resolve = Callable[[SinkOptions, SinkSchema, StructType], SinkOptions]
 """Returns the options with the schemas of keys and values: `resolved_schemas.resolved_options`, or an earlier result of it."""
@@ -100,18 +108,12 @@ class PublishReport(Tabular):
         return self.total.records / self.seconds if self.seconds else 0.0
 
     def __repr__(self) -> str:
-        from spark_kafka_sink.reports.report_text import report_text
-
         return report_text(self.total, self._facts(), self.throughput)
 
     def _repr_html_(self) -> str:
-        from spark_kafka_sink.reports.report_html import report_html
-
         return report_html(self.total, self._facts(), self.throughput)
 
     def _facts(self) -> list[Fact]:
-        from spark_kafka_sink.reports.report_facts import run_facts
-
         return run_facts(self.seconds, self.rows_per_second, [task.report.records for task in self.tasks])
 
     def to_arrow(self) -> pa.Table:
@@ -120,8 +122,6 @@ class PublishReport(Tabular):
         The first column is `spark_partition` (int32, never null). The others are those of DeliveryReport.to_arrow.
         `report.total.to_arrow()` has the sums over all tasks.
         """
-        from spark_kafka_sink.reports.report_tables import task_table
-
         return task_table([(task.spark_partition, task.report.partitions) for task in self.tasks])
 
 
@@ -286,12 +286,12 @@ def _publish_job(
         asks = getattr(df.sparkSession, "_sc", None) is not None or options.creation is not None
         if asks:
             check_reachable(options, has_timestamps=columns.timestamp is not None)
-        planned = _planned(df, columns, ArrowTask(columns.selected(), options, feed, written, is_reachable=asks))
-        state.where = planned.where
+        task = ArrowTask(columns.selected(), options, feed, written, is_reachable=asks)
+        selected, task = _planned(df, columns, task, state)
         if written is not None:
             check_job(options, written)
         with cancelled_if_interrupted(df.sparkSession):
-            return _run(planned, metrics, job, state)
+            return _run(selected, task, metrics, job, state)
 
 
 def publish_micro_batch(
@@ -327,9 +327,9 @@ def publish_micro_batch(
                 check_batch(options, written)
         elif options.creation is not None:
             create_again(options)
-        planned = _planned(df, columns, ArrowTask(columns.selected(), options, _feed(metrics), written), resolve)
-        state.where = planned.where
-        return _run(planned, metrics, batch, state)
+        feed = Feed(driver=DRIVER) if metrics is None else metrics.feed
+        selected, task = _planned(df, columns, ArrowTask(columns.selected(), options, feed, written), state, resolve)
+        return _run(selected, task, metrics, batch, state)
 
 
 @contextmanager
@@ -351,12 +351,6 @@ def _ending_failed(
         raise
 
 
-def _tell(metrics: DeliveryMetrics | None, event: Callable[[], WriteEvent]) -> None:
-    """Tells exporters about a write, if there are any."""
-    if metrics is not None and metrics.writes.is_wanted:
-        metrics.writes.tell(event())
-
-
 def tell_failed(metrics: DeliveryMetrics | None, batch: MicroBatch, error: BaseException, where: Destination | None) -> None:
     """Counts a failed write, and tells exporters."""
     if metrics is None:
@@ -368,10 +362,6 @@ def tell_failed(metrics: DeliveryMetrics | None, batch: MicroBatch, error: BaseE
     metrics.writes.tell(WriteFailed(batch.query_id, batch.number, time.time(), message, is_interrupt, where))
 
 
-def _feed(metrics: DeliveryMetrics | None) -> Feed:
-    return Feed(driver=DRIVER) if metrics is None else metrics.feed
-
-
 def _columns(df: DataFrame, options: SinkOptions) -> SinkSchema:
     """Returns the record's columns. Raises before there is anything to abort."""
     check_extra("pandas", "PySpark's mapInArrow, which publish() and foreach_batch() use,")
@@ -380,16 +370,10 @@ def _columns(df: DataFrame, options: SinkOptions) -> SinkSchema:
     return schema_of(df, options)
 
 
-class _Planned(NamedTuple):
-    """A DataFrame with only the record's columns, the task for it, and where its rows go."""
-
-    df: DataFrame
-    task: ArrowTask
-    where: Destination
-
-
-def _planned(df: DataFrame, schema: SinkSchema, task: ArrowTask, resolve: Resolve | None = None) -> _Planned:
-    """Returns the DataFrame with only the record's columns, the task with its final options, and the destination.
+def _planned(
+    df: DataFrame, schema: SinkSchema, task: ArrowTask, state: WriteState, resolve: Resolve | None = None
+) -> tuple[DataFrame, ArrowTask]:
+    """Returns the DataFrame with only the record's columns, and the task with its final options. Sets the destination.
 
     It may register a schema, so Kafka is known to be reachable. Raises before there is anything to abort.
     """
@@ -402,26 +386,25 @@ def _planned(df: DataFrame, schema: SinkSchema, task: ArrowTask, resolve: Resolv
     # Columns that are not written may have a type that Arrow lacks, and cost time on their way to Python. mapInArrow cannot find
     # a column with a dot in its name, so the columns get other names.
     places = schema.places()
-    selected = df.select(*(_quoted(df.columns[place]) for place in places)).toDF(*(f"column{place}" for place in places))
-    return _Planned(selected, replace(task, options=options), destination(options, schema, df.schema))
+    selected = df.select(*(quoted(df.columns[place]) for place in places)).toDF(*(f"column{place}" for place in places))
+    state.where = destination(options, schema, df.schema)
+    return selected, replace(task, options=options)
 
 
-def _quoted(name: str) -> str:
-    """Returns the name for use in SQL, whatever characters it has."""
-    return f"`{name.replace('`', '``')}`"
-
-
-def _run(planned: _Planned, metrics: DeliveryMetrics | None, batch: MicroBatch, state: WriteState) -> list[TaskReport]:
+def _run(
+    df: DataFrame, task: ArrowTask, metrics: DeliveryMetrics | None, batch: MicroBatch, state: WriteState
+) -> list[TaskReport]:
     """batch: names the rows in the history, whether they are written in transactions or not."""
-    task = planned.task
-    _tell(metrics, lambda: WriteBegan(batch.query_id, batch.number, time.time(), planned.where))
+    if metrics is not None and metrics.writes.is_wanted:
+        assert state.where is not None
+        metrics.writes.tell(WriteBegan(batch.query_id, batch.number, time.time(), state.where))
     state.has_begun = True
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return task.run(batches)
 
     # A nested function is pickled by value: unpickling checks the task's version before it looks up a name of this package.
-    rows = planned.df.mapInArrow(run, _RESULT_DDL).collect()
+    rows = df.mapInArrow(run, _RESULT_DDL).collect()
     commit_began = time.time()
     reports = sorted((TaskReport(row[0], report_from_bytes(bytes(row[1]))) for row in rows), key=lambda one: one.spark_partition)
     committed = [one.report for one in reports]
@@ -441,5 +424,5 @@ def _run(planned: _Planned, metrics: DeliveryMetrics | None, batch: MicroBatch, 
         metrics.batch_committed(batch_report)
         if metrics.writes.is_wanted:
             tasks = [DeliveryMessage(row[0], report_from_bytes(bytes(row[1])), None, "", row[3], row[4]) for row in rows]
-            metrics.writes.tell(WriteCommitted(batch_report, commit_began, task_times(tasks), planned.where))
+            metrics.writes.tell(WriteCommitted(batch_report, commit_began, task_times(tasks), state.where))
     return reports

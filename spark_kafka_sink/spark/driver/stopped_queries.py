@@ -18,6 +18,7 @@ from typing import Final
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.options.sink_options import sink_options
 from spark_kafka_sink.spark.batch_report import BatchReport
+from spark_kafka_sink.spark.driver.active_queries import active_ids
 from spark_kafka_sink.spark.feed import writer_of
 from spark_kafka_sink.spark.open_transactions import MOST_QUERIES, OpenTransaction
 
@@ -83,8 +84,6 @@ class StoppedQueries:
 
     def _look(self, deadline: float) -> None:
         """deadline: on time.monotonic's clock. After it no further query is begun with."""
-        from spark_kafka_sink.spark.driver.active_queries import active_ids  # not with the module: it loads pyspark.sql
-
         with self._looking:
             with self._lock:
                 known = dict(self._options)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from spark_kafka_sink.errors import KafkaSinkError
 from spark_kafka_sink.exactly_once.commit_log_topic import HOW_TO_LOOK, CommitLogDeletedError, how_to_look
-from spark_kafka_sink.exactly_once.committer import CommitReport, OwnTransactions
+from spark_kafka_sink.exactly_once.committer import CommitReport
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, TaskTransaction
 from spark_kafka_sink.exactly_once.recovery_rules import Refusal, Refused
 from spark_kafka_sink.options.sink_options import SinkOptions
@@ -51,7 +51,6 @@ _UNKNOWN_BEFORE = (
 )
 _UNKNOWN = f"{{job}} could not be aborted, and it is not known whether it is prepared ({{error}}). {_TO_RECOVER}"
 
-
 _REFUSED = {Refusal.COMPLETE: _COMPLETE, Refusal.COMMITTED: _COMMITTED}
 
 
@@ -79,7 +78,20 @@ def abort_job(
         is_commit_begun: Whether its rows may be visible if the commit log does not say.
     """
     assert options.exactly_once is not None
-    text, error = _aborted(options, job, transactions_of(shares), is_commit_begun=is_commit_begun)
+    own = transactions_of(shares)
+    error: KafkaSinkError | None = None
+
+    def abort_once() -> Refused | bool:
+        with committers.of(options, job) as committer:  # not while it waits: other jobs commit with the same one
+            return committer.abort_job(job, own)
+
+    try:
+        end = _ended(abort_once, tasks_may_run=True)
+        text = _REFUSED.get(end.refusal, _PREPARED) if isinstance(end, Refused) else _ABORTED if end else _STILL_OPEN
+    except CommitLogDeletedError as deleted:
+        text, error = (_LOG_DELETED if is_commit_begun else _LOG_DELETED_BEFORE), deleted
+    except KafkaSinkError as unknown:
+        text, error = (_UNKNOWN if is_commit_begun else _UNKNOWN_BEFORE), unknown
     of = f"--query {job.query_id} {cli_options(options.producer, options.exactly_once)}"
     told = text.format(
         job=job, command="spark-kafka-sink transactions", of=of, error=error, how="" if error is None else how_to_look(error)
@@ -151,23 +163,3 @@ def _ended(end: Callable[[], Refused | bool], *, tasks_may_run: bool) -> Refused
         time.sleep(KILL_TIMEOUT_S)
         found = end()
     return found
-
-
-def _aborted(
-    options: SinkOptions, job: MicroBatch, own: OwnTransactions, *, is_commit_begun: bool
-) -> tuple[str, KafkaSinkError | None]:
-    """Returns the text to log, and the error if there was one."""
-
-    def abort_once() -> Refused | bool:
-        with committers.of(options, job) as committer:  # not while it waits: other jobs commit with the same one
-            return committer.abort_job(job, own)
-
-    try:
-        end = _ended(abort_once, tasks_may_run=True)
-    except CommitLogDeletedError as error:
-        return (_LOG_DELETED if is_commit_begun else _LOG_DELETED_BEFORE), error
-    except KafkaSinkError as error:
-        return (_UNKNOWN if is_commit_begun else _UNKNOWN_BEFORE), error
-    if isinstance(end, Refused):
-        return _REFUSED.get(end.refusal, _PREPARED), None
-    return (_ABORTED if end else _STILL_OPEN), None

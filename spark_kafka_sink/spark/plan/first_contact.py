@@ -77,7 +77,7 @@ def check_reachable(options: SinkOptions, *, has_timestamps: bool = False, who: 
         create_missing_topic(options)
     if options.creation is not None and not has_timestamps:
         return
-    deadline = time.monotonic() + _limit_ms(options.producer) / 1000
+    deadline = time.monotonic() + _limit_s(options.producer)
     with ClusterClient(options.producer) as client:
         try:
             topics = _topics(options)
@@ -124,14 +124,13 @@ def _check_exists(client: ClusterClient, topic: str, options: SinkOptions, deadl
         raise client.rights.error(text, ApiKey.METADATA, code, topic, topic=topic)
     if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         servers = ",".join(options.producer.bootstrap_servers)
-        limit_s = _limit_ms(options.producer) / 1000
+        limit_s = _limit_s(options.producer)
         raise MetadataTimeoutError(
             f"{what}: the topic does not exist on {servers} ({name} for {limit_s:g} s); {CREATE_IT}", topic=topic, error=name
         )
 
 
 def _what(topic: str, options: SinkOptions) -> str:
-    """Returns the words for a topic in errors."""
     return f"topic {topic} (option {DEAD_LETTER_TOPIC})" if topic == options.errors.topic else f"topic {topic}"
 
 
@@ -189,7 +188,7 @@ def _create(client: ClusterClient, topic: str, creation: TopicCreation, options:
     start = time.monotonic()
     deadline = start + options.producer.max_block_ms / 1000
     try:
-        partitions, code = client.topic(topic, start + _limit_ms(options.producer) / 1000)
+        partitions, code = client.topic(topic, start + _limit_s(options.producer))
     except DeadlineError as error:
         raise _unreachable(options, error) from None
     if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -225,24 +224,21 @@ def as_option_error(error: BrokerError, creation: TopicCreation, topic: str) -> 
     if name == CREATE_CONFIG:
         named = [config for config, _ in creation.configs if config in error.message]
         name = CREATE_CONFIG + (named[0] if len(named) == 1 else "*")
-    hint = "" if name.startswith(CREATE_CONFIG) or _is_given(name, creation) else "; brokers before Kafka 2.4 need this option"
+    given = {CREATE_PARTITIONS: creation.partitions, CREATE_REPLICATION: creation.replication_factor}.get(name)
+    hint = "; brokers before Kafka 2.4 need this option" if given == BROKER_DEFAULT else ""
     return OptionError(f"option {name}: {error.message}{hint}", option=name, topic=topic)
 
 
-def _is_given(name: str, creation: TopicCreation) -> bool:
-    return (creation.partitions if name == CREATE_PARTITIONS else creation.replication_factor) != BROKER_DEFAULT
-
-
-def _limit_ms(config: ProducerConfig) -> int:
-    """Returns how long the driver waits for the first answer of a broker, in ms."""
-    return max(min(config.max_block_ms, _PATIENCE_MS), config.max_block_ms // _SHARE)
+def _limit_s(config: ProducerConfig) -> float:
+    """Returns how long the driver waits for the first answer of a broker, in seconds."""
+    return max(min(config.max_block_ms, _PATIENCE_MS), config.max_block_ms // _SHARE) / 1000
 
 
 def _unreachable(options: SinkOptions, error: DeadlineError, who: str = "the Spark driver") -> MetadataTimeoutError:
     """Returns the error for `error`, with which a request to any broker timed out. It names the addresses."""
     servers = ",".join(options.producer.bootstrap_servers)
     topic = "" if options.topic is None else f"topic {options.topic}: "
-    limit_s = _limit_ms(options.producer) / 1000
+    limit_s = _limit_s(options.producer)
     text = f"{topic}no broker of bootstrap.servers {servers} answered {who} within {limit_s:g} s"
     reason = error.message.partition("the brokers: ")[2] or error.message
     return MetadataTimeoutError(

@@ -18,7 +18,6 @@ from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.installation import check_same_version
 from spark_kafka_sink.options.guarantee_options import checkpoint_of, query_of
 from spark_kafka_sink.options.sink_options import SinkOptions
-from spark_kafka_sink.spark.destination import destination
 from spark_kafka_sink.spark.feed import Feed
 from spark_kafka_sink.spark.plan.exported_error import exported
 from spark_kafka_sink.spark.plan.writers import KafkaSinkStreamWriter, KafkaSinkWriter
@@ -26,7 +25,7 @@ from spark_kafka_sink.spark.plugin_checks import checked_options, looked_at
 from spark_kafka_sink.spark.python_workers import log_in_sparks_process
 from spark_kafka_sink.spark.schema import SinkSchema, check_arrow, sink_schema
 from spark_kafka_sink.spark.trace_header import with_batch_context
-from spark_kafka_sink.spark.write_events import WriteFailed
+from spark_kafka_sink.spark.write_events import WriteFailed, destination
 
 SERVERS: Final = "kafka.bootstrap.servers"
 IN_SQL: Final = (
@@ -52,29 +51,16 @@ class Plan:
         with self._telling_failures(lambda: MicroBatch.of_new_job().query_id):
             if overwrite:
                 raise UsageError("mode overwrite: a topic cannot be overwritten; use mode('append')")
-            columns, options = self._checked(schema)
-            _check_reachable(options, is_stream=False, has_timestamps=columns.timestamp is not None)
-            if options.schemas is not None:
-                from spark_kafka_sink.spark.plan.resolved_schemas import resolved_options
-
-                options = resolved_options(options, columns, schema)
-            options = with_batch_context(options)
+            columns, options = self._columns_and_options(schema, is_stream=False)
             writer = KafkaSinkWriter(columns, options, self.feed, destination(options, columns, schema))
-            writer.check()
-            writer.tell_begun()
+            writer.begin()
             return writer
 
     def stream(self, schema: StructType) -> KafkaSinkStreamWriter:
         """Returns the writer of a micro-batch. Raises as `job` does."""
         checkpoint = checkpoint_of(self.options)
         with self._telling_failures(lambda: query_of(checkpoint) or ""):
-            columns, options = self._checked(schema)
-            _check_reachable(options, is_stream=True, has_timestamps=columns.timestamp is not None)
-            if options.schemas is not None:
-                from spark_kafka_sink.spark.plan.resolved_schemas import resolved_for_stream
-
-                options = resolved_for_stream(options, columns, schema, self.options)
-            options = with_batch_context(options)  # Spark plans each micro-batch
+            columns, options = self._columns_and_options(schema, is_stream=True)
             where = destination(options, columns, schema)
             feed = self.feed if options.exactly_once is None else self.feed.planned({**self.session_options, **self.options})
             return KafkaSinkStreamWriter(columns, options, feed, where, checkpoint)
@@ -88,7 +74,7 @@ class Plan:
             self.feed.tell(WriteFailed(query_id(), 0, time.time(), exported(error)))
             raise
 
-    def _checked(self, schema: StructType) -> tuple[SinkSchema, SinkOptions]:
+    def _columns_and_options(self, schema: StructType, *, is_stream: bool) -> tuple[SinkSchema, SinkOptions]:
         if self.driver_version is not None:
             check_same_version(self.driver_version)
         log_in_sparks_process()
@@ -102,13 +88,21 @@ class Plan:
         check_arrow(schema)
         with looked_at(options.producer) as serializers:
             columns = sink_schema(schema, options.topic, serializers, record=options.record, formats=options.formats)
-            return columns, options
+        _check_reachable(options, is_stream=is_stream, has_timestamps=columns.timestamp is not None)
+        if options.schemas is not None:
+            from spark_kafka_sink.spark.plan.resolved_schemas import resolved_for_stream, resolved_options
+
+            if is_stream:
+                options = resolved_for_stream(options, columns, schema, self.options)
+            else:
+                options = resolved_options(options, columns, schema)
+        return columns, with_batch_context(options)  # Spark plans each micro-batch
 
 
 def _check_reachable(options: SinkOptions, *, is_stream: bool, has_timestamps: bool) -> None:
     """Checks Kafka while Spark plans a write, and creates the topic if `topic.create.*` is set.
 
-    Under exactly-once, a stream's first batch also checks the commit log, as each batch job does (`KafkaSinkWriter.check`).
+    Under exactly-once, a stream's first batch also checks the commit log, as each batch job does (`KafkaSinkWriter.begin`).
 
     For a stream it does so only until it has succeeded once. Spark plans each micro-batch of a stream, often in a new process. A
     running stream must survive an outage of Kafka, so a file in Spark's folder for temporary files records that the topic was

@@ -1,11 +1,24 @@
-"""Asks the registry on the driver, so that tasks get schemas and ids, and need neither the registry nor its secrets."""
+"""Asks the registry on the driver, so that tasks get schemas and ids, and need neither the registry nor its secrets.
+
+Spark plans each micro-batch of a stream, often in a new process. A running stream must survive an outage of the registry, and its
+rows must not change their schema between two micro-batches. So a file in Spark's folder for temporary files has the schemas that
+the stream began with. Spark does not tell a data source which run of which query it writes for: a stream that is started again in
+the same application, with the same checkpoint, finds the file of the earlier run.
+"""
 
 from __future__ import annotations
 
+import hmac
+import json
 import logging
-from collections.abc import Mapping
-from dataclasses import replace
+import os
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict, fields, replace
 from functools import partial
+from pathlib import Path
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import types as t
@@ -13,13 +26,14 @@ from pyspark.sql import types as t
 from spark_kafka_sink.errors import SchemaError
 from spark_kafka_sink.formats.resolve import NewSchema, checked, registered, with_registered_files
 from spark_kafka_sink.formats.schema_serializer import ResolvedSchema, SchemaSerializer
+from spark_kafka_sink.options.registry_options import RegistryConfig
 from spark_kafka_sink.options.schema_options import SchemaConfig
+from spark_kafka_sink.options.secret import Secret
 from spark_kafka_sink.options.sink_options import SinkOptions
 from spark_kafka_sink.options.sink_schema_options import SchemaSettings
 from spark_kafka_sink.registry.registry_client import CALL_S, RegistryClient
-from spark_kafka_sink.spark.column_types import arrow_type
-from spark_kafka_sink.spark.plan.sparks_types import in_sparks_words
-from spark_kafka_sink.spark.plan.stream_schemas import kept_schemas
+from spark_kafka_sink.spark.column_types import whole_type
+from spark_kafka_sink.spark.plan.schema_casts import in_sparks_words
 from spark_kafka_sink.spark.schema import ColumnGroup, SinkSchema
 
 logger = logging.getLogger(__name__)
@@ -72,7 +86,7 @@ def part_types(configs: tuple[SchemaConfig, ...], columns: SinkSchema, schema: t
             text = f"option {config.part}.format: there is no column {config.part}; add one or set {config.part}.columns"
             raise SchemaError(text, column=config.part, option=f"{config.part}.format")
         if isinstance(place, ColumnGroup):
-            found[config.part] = pa.struct([_arrow_field(schema.fields[one]) for one in place.places])
+            found[config.part] = whole_type(t.StructType([schema.fields[one] for one in place.places]))
         else:
             found[config.part] = whole_type(schema.fields[place].dataType)
     return found
@@ -85,7 +99,7 @@ def _resolved(
     configs = settings.loaded().configs
     with RegistryClient(settings.registry) as client:
         limited = client.within(CALL_S)
-        with in_sparks_words(schema, whole_type, columns):
+        with in_sparks_words(schema, columns):
             parts = [checked(config, topic, kinds[config.part], limited) for config in configs]
             # All files first: the registry accepts each part before one of them is registered.
             parts = [with_registered_files(part, limited) if isinstance(part, NewSchema) else part for part in parts]
@@ -100,21 +114,87 @@ def _with_serializers(options: SinkOptions, schemas: tuple[ResolvedSchema, ...])
     return replace(options, producer=replace(options.producer, **made), schemas=None)  # type: ignore[arg-type]
 
 
-# Arrow types
+# The schemas that a stream began with
 
 
-def _arrow_field(field: t.StructField) -> pa.Field:
-    comment = (field.metadata or {}).get("comment")
-    metadata = {"comment": comment} if isinstance(comment, str) and comment else None
-    return pa.field(field.name, whole_type(field.dataType), field.nullable, metadata)
+Schemas = tuple[ResolvedSchema, ...]
+
+_KEY: Final = "kafka-sink-key"
+_KEY_BYTES: Final = 32
 
 
-def whole_type(kind: t.DataType) -> pa.DataType:
-    """Returns a column's Arrow type with what `arrow_type` leaves out: which values may be null, and comments."""
-    if isinstance(kind, t.StructType):
-        return pa.struct([_arrow_field(field) for field in kind.fields])
-    if isinstance(kind, t.ArrayType):
-        return pa.list_(pa.field("element", whole_type(kind.elementType), kind.containsNull))
-    if isinstance(kind, t.MapType):
-        return pa.map_(whole_type(kind.keyType), pa.field("value", whole_type(kind.valueType), kind.valueContainsNull))
-    return arrow_type(kind)
+def kept_schemas(registry: RegistryConfig, named: Iterable[object], find: Callable[[], Schemas]) -> Schemas:
+    """Returns the schemas that an earlier micro-batch found, or finds them.
+
+    Args:
+        registry: settings of the registry. Streams with different logins do not share schemas.
+        named: what the schemas depend on apart from that, and what tells streams apart.
+        find: asks the registry.
+    """
+    # Spark sets it for processes that plan and commit, and removes the folders when the application ends.
+    folder = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
+    key = _key(Path(folder)) if folder else None
+    if key is None:
+        return find()
+    # A hash with a secret key: a file's name must not let anyone try passwords.
+    text = repr((registry, list(_secrets(registry)), *named))
+    file = Path(folder) / f"kafka-sink-schemas-{hmac.digest(key, text.encode(errors='surrogatepass'), 'sha256').hex()[:32]}"
+    found = _read(file)
+    if found is None:
+        found = find()
+        _write(file, json.dumps([asdict(schema) for schema in found]).encode())
+    return found
+
+
+def _secrets(settings: Any) -> Iterator[str]:
+    """Yields what the representation of settings leaves out."""
+    for each in fields(settings):
+        value = getattr(settings, each.name)
+        if isinstance(value, Secret):
+            yield f"{each.name}={value.unresolved()}"
+        elif hasattr(value, "__dataclass_fields__"):
+            yield from _secrets(value)
+
+
+def _key(folder: Path) -> bytes | None:
+    """Returns the application's key, which its first stream makes; None if there can be no file."""
+    file = folder / _KEY
+    with suppress(OSError):
+        if not file.exists():
+            _write(file, secrets.token_bytes(_KEY_BYTES), replaces=False)
+        if _is_ours(file) and len(found := file.read_bytes()) == _KEY_BYTES:
+            return found
+    return None
+
+
+def _is_ours(file: Path) -> bool:
+    return file.lstat().st_uid == os.getuid()
+
+
+def _read(file: Path) -> Schemas | None:
+    """Returns the schemas of a file; None if it does not exist, is damaged, or belongs to another user."""
+    try:
+        if not _is_ours(file):
+            return None
+        found = json.loads(file.read_text(encoding="utf-8"))
+        return tuple(ResolvedSchema(**{**one, "named": tuple(map(tuple, one["named"]))}) for one in found)
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def _write(file: Path, data: bytes, *, replaces: bool = True) -> None:
+    """Writes a whole file that only this user can read. If that fails, the next micro-batch asks the registry.
+
+    replaces: whether it replaces a file that is there already.
+    """
+    new = file.with_name(f"{file.name}-{os.getpid()}")
+    with suppress(OSError):
+        try:
+            with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "wb") as opened:
+                opened.write(data)
+            if replaces:
+                new.replace(file)
+            else:
+                os.link(new, file)
+        finally:
+            new.unlink(missing_ok=True)

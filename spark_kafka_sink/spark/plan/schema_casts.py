@@ -1,4 +1,4 @@
-"""The SQL that makes a column fit the type of its field in an Avro, Protobuf or JSON Schema.
+"""The SQL that makes a column fit the type of its field in an Avro, Protobuf or JSON Schema, and errors in Spark's words.
 
 An error about a misfit names the type of the field in the schema's own words. The formats share no word for different types.
 """
@@ -6,12 +6,17 @@ An error about a misfit names the type of the field in the schema's own words. T
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Final
 
 from pyspark.sql import types as t
 
-from spark_kafka_sink.spark.column_types import as_text, quoted
+from spark_kafka_sink.errors import SchemaError
+from spark_kafka_sink.formats.nodes import Misfit
+from spark_kafka_sink.spark.column_types import as_text, quoted, whole_type
+from spark_kafka_sink.spark.schema import SinkSchema
 
 # The SQL type to cast a column to, by the words for a field's type.
 _SQL_TYPES: Final[Mapping[str, str]] = {
@@ -117,7 +122,8 @@ def _sql(name: str, found: t.DataType, wanted: str) -> str | None:
 def _loss(found: t.DataType, wanted: str) -> str | None:
     """Returns what a cast does to values without an error; None: nothing."""
     if wanted in ("int", "bigint"):
-        return "cuts off the fraction" if _has_fraction(found) else None
+        is_whole = isinstance(found, t.DecimalType) and found.scale == 0
+        return "cuts off the fraction" if isinstance(found, t.FractionalType) and not is_whole else None
     if wanted == "date":
         return "drops the time" if isinstance(found, t.TimestampType | t.TimestampNTZType) else None
     if wanted in _DIGITS:
@@ -127,10 +133,75 @@ def _loss(found: t.DataType, wanted: str) -> str | None:
     return "rounds" if wanted.startswith("decimal") and not isinstance(found, t.BooleanType) else None
 
 
-def _has_fraction(found: t.DataType) -> bool:
-    return isinstance(found, t.FractionalType) and not (isinstance(found, t.DecimalType) and found.scale == 0)
-
-
 def _ways(function: str, name: str) -> str:
     first, second, third = (f"{function.format(unit)}({name})" for unit in _UNITS)
     return f"{first}, {second} or {third}"
+
+
+# Errors that name Arrow's types
+
+
+_BEFORE = r"(\bcolumn |\bno type for |\bmap are )"
+_ADVICE = re.compile(r": (?:use|cast it) .*")
+
+
+@contextmanager
+def in_sparks_words(schema: t.StructType, columns: SinkSchema | None) -> Iterator[None]:
+    """Raises a SchemaError of the block again in Spark's words: columns are `int` in place of `int32`, with the cast to use.
+
+    Args:
+        schema: the DataFrame's columns.
+        columns: the record's columns, which refer to those of `schema`; None if they are not known.
+    """
+    try:
+        yield
+    except SchemaError as error:
+        kinds = {str(found): kind for kind in _types(schema) if (found := whole_type(kind)) is not None}
+        facts, told = dict(error.facts), error.message
+        if "misfits" in facts:
+            names = _names(schema, columns, facts.get("part"))
+            misfits = [(one, _with_remedy(Misfit(*one), kinds, names)) for one in facts["misfits"]]
+            facts["misfits"] = tuple((new.path, new.column, new.schema, new.reason) for _, new in misfits)
+            for old, new in misfits:
+                told = told.replace(f"\n  {Misfit(*old)}", f"\n  {new}", 1)
+        # The longest first: the name of a struct begins like others.
+        known = "|".join(map(re.escape, sorted(kinds, key=len, reverse=True)))
+        if known:
+            told = re.sub(rf"{_BEFORE}({known})(?=[,:])", lambda found: found[1] + kinds[found[2]].simpleString(), told)
+        raise type(error)(told, **facts) from None
+
+
+def _with_remedy(misfit: Misfit, kinds: Mapping[str, t.DataType], names: Mapping[str, str]) -> Misfit:
+    """Returns a misfit with Spark's name of the column's type, and with what to do in place of advice in Arrow's words."""
+    kind = kinds.get(misfit.column)
+    if kind is None:
+        return misfit
+    remedy = misfit_remedy(misfit.path, kind, misfit.schema, names.get(misfit.path))
+    reason = misfit.reason if remedy is None else f"{_ADVICE.sub('', misfit.reason)}; {remedy}"
+    return replace(misfit, column=kind.simpleString(), reason=reason)
+
+
+def _names(schema: t.StructType, columns: SinkSchema | None, part: object) -> Mapping[str, str]:
+    """Returns the names of the DataFrame's columns by the paths that errors about a part have for them."""
+    place = None if columns is None else columns.key if part == "key" else columns.value
+    if place is None:
+        return {}
+    if isinstance(place, int):
+        return {"": schema.fields[place].name}
+    return {schema.fields[one].name: schema.fields[one].name for one in place.places}
+
+
+def _types(kind: t.DataType) -> Iterator[t.DataType]:
+    """Yields a type and all types inside it."""
+    yield kind
+    match kind:
+        case t.StructType():
+            inner = [field.dataType for field in kind.fields]
+        case t.ArrayType():
+            inner = [kind.elementType]
+        case t.MapType():
+            inner = [kind.keyType, kind.valueType]
+        case _:
+            inner = []
+    for one in inner:
+        yield from _types(one)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -22,15 +22,13 @@ from spark_kafka_sink.installation import SameVersion
 from spark_kafka_sink.options.guarantee_options import query_of
 from spark_kafka_sink.spark.bad_row_limits import check_limits
 from spark_kafka_sink.spark.batch_report import BatchReport, warn_of_old_rows
-from spark_kafka_sink.spark.destination import Destination
 from spark_kafka_sink.spark.feed import Feed
 from spark_kafka_sink.spark.messages import DeliveryMessage, Messages, check_clusters, reports_of, shares_of, total
 from spark_kafka_sink.spark.python_workers import log_in_sparks_process
-from spark_kafka_sink.spark.write_events import WriteBegan, WriteCommitted, WriteFailed, task_times
+from spark_kafka_sink.spark.write_events import Destination, WriteBegan, WriteCommitted, WriteFailed, task_times
 
 if TYPE_CHECKING:
     from spark_kafka_sink.options.sink_options import SinkOptions
-    from spark_kafka_sink.reports.delivery_report import DeliveryReport
     from spark_kafka_sink.spark.schema import SinkSchema
 
 logger = logging.getLogger(__name__)
@@ -53,15 +51,12 @@ class KafkaSinkWriter(SameVersion, DataSourceArrowWriter):
         self._where = where
         self._job = MicroBatch.of_new_job()  # in the driver, once a job
 
-    def check(self) -> None:
-        """Checks that the job can be committed, as far as this is known before its tasks write."""
+    def begin(self) -> None:
+        """Checks that the job can be committed, as far as this is known before its tasks write, and tells exporters of it."""
         if self._options.exactly_once is not None:
             from spark_kafka_sink.spark.plan.commits import check_job
 
             check_job(self._options, self._job)
-
-    def tell_begun(self) -> None:
-        """Tells exporters that the job begins."""
         self._feed.tell(WriteBegan(self._job.query_id, 0, time.time(), self._where))
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -74,26 +69,22 @@ class KafkaSinkWriter(SameVersion, DataSourceArrowWriter):
         return DeliveryMessage(spark_partition(), report, share, task_query_id(), began, time.time(), self._where.context)
 
     def commit(self, messages: Messages) -> None:
+        self._commit(messages, self._job.query_id, 0)
+
+    def _commit(self, messages: Messages, query_id: str, batch: int) -> None:
+        """Commits, and tells the driver program."""
         commit_began = time.time()
         self._check_complete(messages)
-        if self._options.exactly_once is None:
-            reports = self._commit_at_least_once(messages)
-        else:
-            from spark_kafka_sink.spark.plan.commits import commit_job
+        reports = reports_of(messages)
+        if self._options.exactly_once is not None:
+            from spark_kafka_sink.spark.plan.commits import commit_job, commit_micro_batch
 
-            reports = commit_job(self._options, self._job, messages, self._feed)
-        self._committed(self._job.query_id, 0, messages, reports, commit_began)
-
-    def _commit_at_least_once(self, messages: Messages) -> list[DeliveryReport]:
-        """Returns what the tasks wrote, which is in Kafka already. Raises TooManyBadRowsError."""
-        if self._options.errors.tolerates:
-            check_limits(self._options.errors, reports_of(messages), is_visible=True)
-        return reports_of(messages)
-
-    def _committed(
-        self, query_id: str, batch: int, messages: Messages, reports: Iterable[DeliveryReport], commit_began: float
-    ) -> None:
-        """Tells the driver program."""
+            if self.is_stream:
+                reports = commit_micro_batch(self._options, batch, messages, self._feed)
+            else:
+                reports = commit_job(self._options, self._job, messages, self._feed)
+        elif self._options.errors.tolerates:
+            check_limits(self._options.errors, reports, is_visible=True)
         now = time.time()
         began = min((each.began for each in messages if isinstance(each, DeliveryMessage)), default=now)
         report = BatchReport(query_id, batch, began, max(now - began, 0.0), total(reports))
@@ -118,20 +109,29 @@ class KafkaSinkWriter(SameVersion, DataSourceArrowWriter):
         check_clusters(reports_of(messages))
 
     def abort(self, messages: Messages) -> None:
+        self._abort(messages, self._job)
+
+    def _abort(self, messages: Messages, batch: MicroBatch) -> None:
         log_in_sparks_process()
         try:
-            self._abort(messages)
+            if self._options.exactly_once is None:
+                self._warn_of_stored(messages)
+            elif self._has_ended_transactions(messages, batch):
+                self._feed.aborted(batch)
         finally:  # consumers wait for the transactions, and nobody for this
-            self._feed.tell(WriteFailed(self._job.query_id, 0, time.time(), _ABORTED, destination=self._written(messages)))
+            where = self._written(messages)
+            self._feed.tell(WriteFailed(batch.query_id, batch.number, time.time(), _ABORTED, destination=where))
 
-    def _abort(self, messages: Messages) -> None:
-        if self._options.exactly_once is not None:
-            from spark_kafka_sink.spark.plan.aborts import abort_job
+    def _has_ended_transactions(self, messages: Messages, batch: MicroBatch) -> bool:
+        from spark_kafka_sink.spark.plan.aborts import abort_job, abort_micro_batch
 
-            # Spark passes None for each task that did not end. Only after all have ended it commits.
-            if abort_job(self._options, self._job, shares_of(messages), is_commit_begun=None not in messages).is_over:
-                self._feed.aborted(self._job)
-            return
+        # Spark passes None for each task that did not end. Only after all have ended it commits.
+        is_commit_begun, feed = None not in messages, self._feed
+        if self.is_stream:
+            return abort_micro_batch(self._options, batch, feed.driver, feed.committed, is_commit_begun=is_commit_begun)
+        return abort_job(self._options, batch, shares_of(messages), is_commit_begun=is_commit_begun).is_over
+
+    def _warn_of_stored(self, messages: Messages) -> None:
         stored = total(reports_of(messages)).records
         if not stored:
             logger.warning("the write was aborted; no rows were stored in Kafka by finished tasks")
@@ -158,31 +158,10 @@ class KafkaSinkStreamWriter(KafkaSinkWriter, DataSourceStreamWriter):
         self._checkpoint = checkpoint
 
     def commit(self, messages: Messages, batchId: int) -> None:  # type: ignore[override]
-        commit_began = time.time()
-        self._check_complete(messages)
-        if self._options.exactly_once is None:
-            reports = self._commit_at_least_once(messages)
-        else:
-            from spark_kafka_sink.spark.plan.commits import commit_micro_batch
-
-            reports = commit_micro_batch(self._options, batchId, messages, self._feed)
-        self._committed(_query_id(messages), batchId, messages, reports, commit_began)
+        self._commit(messages, _query_id(messages), batchId)
 
     def abort(self, messages: Messages, batchId: int) -> None:  # type: ignore[override]
-        log_in_sparks_process()
-        where = self._written(messages)
-        query_id = _query_id(messages) or query_of(self._checkpoint) or ""
-        try:
-            if self._options.exactly_once is None:
-                self._abort(messages)
-                return
-            from spark_kafka_sink.spark.plan.aborts import abort_micro_batch
-
-            batch, feed = MicroBatch(query_id, batchId), self._feed
-            if abort_micro_batch(self._options, batch, feed.driver, feed.committed, is_commit_begun=None not in messages):
-                feed.aborted(batch)
-        finally:  # consumers wait for the transactions, and nobody for this
-            self._feed.tell(WriteFailed(query_id, batchId, time.time(), _ABORTED, destination=where))
+        self._abort(messages, MicroBatch(_query_id(messages) or query_of(self._checkpoint) or "", batchId))
 
 
 def _query_id(messages: Messages) -> str:

@@ -136,7 +136,7 @@ def _part(
     if isinstance(place, ColumnGroup):
         return _group(batch, place, part, first_row, to_null)
     column = column_at(batch, place)
-    return column if column is None or to_null is None else pc.if_else(to_null, _null_of(column), column)
+    return column if column is None or to_null is None else pc.if_else(to_null, pa.nulls(1, column.type)[0], column)
 
 
 def _group(batch: pa.RecordBatch, group: ColumnGroup, part: str, first_row: int, to_null: pa.Array | None) -> pa.Array:
@@ -148,10 +148,6 @@ def _group(batch: pa.RecordBatch, group: ColumnGroup, part: str, first_row: int,
     except BadRowError as bad:
         row = first_row + bad.row
         raise SerializationError(f"option {part}.columns: {bad}, in row {row} of the task", part=part, row=row) from None
-
-
-def _null_of(column: pa.Array) -> pa.Scalar:
-    return pa.nulls(1, column.type)[0]
 
 
 def _partitions(column: pa.Array | None, first_row: int) -> NDArray[np.int32] | None:

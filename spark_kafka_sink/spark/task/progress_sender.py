@@ -1,4 +1,4 @@
-"""Progress of tasks while they run: a thread of each Python worker tells the driver, which adds it up (`task_progress.py`).
+"""Progress of tasks while they run: a thread of each Python worker tells the driver, which adds it up (`listener.py`).
 
 Only records count that brokers have acknowledged. A lost message does no harm, because each one has the task's counts so far.
 """
@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from spark_kafka_sink.spark.feed import Counts
-from spark_kafka_sink.spark.listener_address import ListenerAddress, UnreachableError, resolved, send
 from spark_kafka_sink.spark.open_transactions import OpenTransaction
+from spark_kafka_sink.spark.reports_to_driver import ListenerAddress, UnreachableError, resolved, send
 
 logger = logging.getLogger(__name__)
 

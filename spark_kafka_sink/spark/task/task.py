@@ -28,7 +28,7 @@ from spark_kafka_sink.producer.base.bad_rows import concerns_one_row
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.reports.delivery_report import DeliveryReport
 from spark_kafka_sink.spark.feed import Counts, Feed
-from spark_kafka_sink.spark.open_transactions import OpenTransaction, open_transaction
+from spark_kafka_sink.spark.open_transactions import OpenTransaction, owner
 from spark_kafka_sink.spark.python_workers import ending_at_hangup, log_in_sparks_process
 from spark_kafka_sink.spark.schema import SinkSchema
 from spark_kafka_sink.spark.task.coalescer import ArrowBatchCoalescer
@@ -142,7 +142,8 @@ def _opened(scope: TransactionScope, batch: MicroBatch, options: SinkOptions) ->
     if sent is None:
         return None
     sink = "" if options.exactly_once is None else options.exactly_once.sink
-    return open_transaction(batch, sink, time.monotonic() - sent, time.time(), options.producer.transaction_timeout_ms)
+    began = time.time() - (time.monotonic() - sent)
+    return OpenTransaction(owner(batch.query_id, sink), batch.number, began, options.producer.transaction_timeout_ms / 1000)
 
 
 def _deliver(
@@ -153,7 +154,10 @@ def _deliver(
         try:
             records = _records(scope, batches, options, None if bad_rows is None else bad_rows.refuse)
             _append_all(scope, records, options, bad_rows)
-            _flush(scope, bad_rows)
+            if bad_rows is None:
+                scope.flush()
+            else:
+                bad_rows.settle()
         except Exception as error:
             report, context = scope.report(), TaskContext.get()
             task = "" if context is None else f" of Spark partition {context.partitionId()}, attempt {context.attemptNumber()}"
@@ -280,13 +284,6 @@ def _parts(columns: RecordColumns, nbytes: int, most_bytes: int) -> Iterator[tup
         yield first, columns.slice(first, size)
 
 
-def _flush(scope: SendScope, bad_rows: BadRowHandler | None) -> None:
-    if bad_rows is None:
-        scope.flush()
-    else:
-        bad_rows.settle()
-
-
 def _report(scope: SendScope, bad_rows: BadRowHandler | None) -> DeliveryReport:
     report = scope.report().summed(MOST_PARTITIONS)
     if bad_rows is None:
@@ -333,7 +330,7 @@ def _records_of(
     except (RecordError, SerializationError):
         if refuse is None:
             raise
-        from spark_kafka_sink.spark.task.row_splitting import split_batch
+        from spark_kafka_sink.spark.task.refused_rows import split_batch
 
         split = split_batch(
             batch, schema, options.topic, first_row=first_row, fixed_headers=fixed, rows=rows, timestamp_unit=unit

@@ -12,8 +12,8 @@ import pytest
 
 from spark_kafka_sink.reports.delivery_report import DeliveryReport
 from spark_kafka_sink.spark.batch_report import BatchReport
-from spark_kafka_sink.spark.driver import batch_listeners
-from spark_kafka_sink.spark.driver.batch_listeners import BatchListeners
+from spark_kafka_sink.spark.driver import event_queue
+from spark_kafka_sink.spark.driver.event_queue import BatchListeners
 from tests.waiting import HOUR_S
 
 WAIT_S = 60
@@ -66,7 +66,7 @@ def test_a_listener_that_raises_is_one_warning_and_the_calls_go_on(
 
 
 def test_a_listener_may_remove_itself_and_stop_everything(listeners: BatchListeners, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch_listeners, "WAIT_S", HOUR_S)
+    monkeypatch.setattr(event_queue, "WAIT_S", HOUR_S)
     heard: list[int] = []
 
     def once(report: BatchReport) -> None:
@@ -82,7 +82,7 @@ def test_a_listener_may_remove_itself_and_stop_everything(listeners: BatchListen
 
 
 def test_a_forked_child_calls_nothing_and_ends(listeners: BatchListeners, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch_listeners, "WAIT_S", HOUR_S)  # it does not wait for the thread that it lacks
+    monkeypatch.setattr(event_queue, "WAIT_S", HOUR_S)  # it does not wait for the thread that it lacks
     heard: list[int] = []
     listeners.add(lambda report: heard.append(report.batch))
     child = os.fork()
@@ -100,7 +100,7 @@ def test_a_forked_child_calls_nothing_and_ends(listeners: BatchListeners, monkey
 PROGRAM = """
 import time
 from spark_kafka_sink.reports.delivery_report import DeliveryReport
-from spark_kafka_sink.spark.driver.batch_listeners import BatchListeners
+from spark_kafka_sink.spark.driver.event_queue import BatchListeners
 from spark_kafka_sink.spark.batch_report import BatchReport
 listeners = BatchListeners()
 def slow(report):

@@ -13,7 +13,7 @@ import pytest
 
 from spark_kafka_sink.spark.driver import listener as module
 from spark_kafka_sink.spark.driver.listener import MOST_PEERS, MetricsListener
-from spark_kafka_sink.spark.listener_address import MAX_MESSAGE_BYTES, ListenerAddress, UnreachableError, send
+from spark_kafka_sink.spark.reports_to_driver import MAX_MESSAGE_BYTES, ListenerAddress, UnreachableError, send
 
 
 def number(content: bytes) -> int:

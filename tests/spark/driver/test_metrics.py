@@ -22,9 +22,9 @@ from spark_kafka_sink.spark.batch_report import BatchReport
 from spark_kafka_sink.spark.driver.listener import MetricsListener
 from spark_kafka_sink.spark.driver.metrics import DRIVER, DeliveryMetrics
 from spark_kafka_sink.spark.feed import DeliveryReportParam, Feed
-from spark_kafka_sink.spark.listener_address import ListenerAddress, send
 from spark_kafka_sink.spark.messages import total
 from spark_kafka_sink.spark.query_totals import MOST_TOTALS, QueryTotals
+from spark_kafka_sink.spark.reports_to_driver import ListenerAddress, send
 from spark_kafka_sink.spark.write_events import WriteCommitted, WriteFailed
 from tests.spark.counting import counting
 from tests.spark.reports import reports

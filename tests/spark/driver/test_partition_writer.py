@@ -18,7 +18,7 @@ from spark_kafka_sink.spark.driver import partition_writer as module
 from spark_kafka_sink.spark.driver.partition_writer import batches_of_rows
 from spark_kafka_sink.spark.schema import SinkSchema
 from spark_kafka_sink.spark.task.columns import records_by_topic
-from spark_kafka_sink.spark.task.row_splitting import SplitBatch
+from spark_kafka_sink.spark.task.refused_rows import SplitBatch
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.spark.frames import expected, options, read_records, read_values, records

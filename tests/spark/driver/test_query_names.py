@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_kafka_sink.spark.driver.query_names import MOST_NAMES, QueryNames
+from spark_kafka_sink.spark.driver.active_queries import MOST_NAMES, QueryNames
 
 
 def test_a_name_is_kept_and_the_last_one_counts() -> None:

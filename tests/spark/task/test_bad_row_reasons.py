@@ -30,7 +30,7 @@ from spark_kafka_sink.spark.schema import SinkSchema
 from spark_kafka_sink.spark.task.bad_rows import reason_of
 from spark_kafka_sink.spark.task.columns import records_by_topic
 from spark_kafka_sink.spark.task.producer_cache import cache
-from spark_kafka_sink.spark.task.row_splitting import split_batch
+from spark_kafka_sink.spark.task.refused_rows import split_batch
 from spark_kafka_sink.spark.task.task import run_task
 from tests.kafka.fixtures import NewTopic, embedded_broker_kind
 from tests.kafka.kafka import Kafka

@@ -10,12 +10,10 @@ from typing import Any
 
 import pytest
 
-from spark_kafka_sink.spark.driver import task_progress
-from spark_kafka_sink.spark.driver.listener import MetricsListener
-from spark_kafka_sink.spark.driver.task_progress import FORGET_S, LiveTasks
+from spark_kafka_sink.spark.driver.listener import FORGET_S, LiveTasks, MetricsListener
 from spark_kafka_sink.spark.feed import Counts
-from spark_kafka_sink.spark.listener_address import ListenerAddress
 from spark_kafka_sink.spark.open_transactions import OpenTransaction
+from spark_kafka_sink.spark.reports_to_driver import ListenerAddress
 from spark_kafka_sink.spark.task import progress_sender
 from spark_kafka_sink.spark.task.progress_sender import PROGRESS, ProgressReporter
 
@@ -71,7 +69,7 @@ def test_the_transaction_of_a_running_task_is_open_until_the_task_ends() -> None
 
 
 def test_tasks_that_were_killed_are_forgotten_although_nobody_asks_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(task_progress, "PER_SECOND", 2)
+    monkeypatch.setattr("spark_kafka_sink.spark.driver.listener.PER_SECOND", 2)
     clock = Clock()
     tasks = LiveTasks(clock)
     tasks.take(message("slow", 1))
@@ -85,7 +83,7 @@ def test_tasks_that_were_killed_are_forgotten_although_nobody_asks_for_them(monk
 
 
 def test_many_tasks_are_told_to_say_less(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(task_progress, "PER_SECOND", 2)
+    monkeypatch.setattr("spark_kafka_sink.spark.driver.listener.PER_SECOND", 2)
     tasks = LiveTasks()
     pauses = [tasks.take(message(str(number), 1)) for number in range(1000)]
     assert (pauses[0], pauses[19], pauses[-1]) == (1, 11, 255)

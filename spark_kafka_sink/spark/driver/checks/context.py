@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 _SHARE: Final = 0.3
 """Share of the whole time that one wait may take, so that a hanging broker leaves time for the other checks."""
 
-
 _TRIES: Final = 3
 """Number of brokers that one wait can try if a firewall drops their packets."""
 

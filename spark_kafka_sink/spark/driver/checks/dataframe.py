@@ -8,16 +8,16 @@ from collections.abc import Iterator
 from pyspark.sql import DataFrame
 
 from spark_kafka_sink.errors import KafkaSinkError
-from spark_kafka_sink.options.sink_options import SinkOptions
+from spark_kafka_sink.spark.driver.checks.context import CheckContext
 from spark_kafka_sink.spark.driver.checks.report import CheckLine, failed, not_checked, ok
 from spark_kafka_sink.spark.python_workers import is_local, other_python
-from spark_kafka_sink.spark.schema import SinkSchema, check_arrow, schema_of
+from spark_kafka_sink.spark.schema import check_arrow, schema_of
 
 
-def check_columns(df: DataFrame, options: SinkOptions, found: list[SinkSchema]) -> Iterator[CheckLine]:
-    """Checks whether the columns are those of a Kafka record. Adds their places to `found` if they are."""
-    schema = schema_of(df, options)
-    found.append(schema)
+def check_columns(df: DataFrame, context: CheckContext) -> Iterator[CheckLine]:
+    """Checks whether the columns are those of a Kafka record. Later steps get them if they are."""
+    schema = schema_of(df, context.options)
+    context.schema, context.dataframe = schema, df.schema
     places = sorted(schema.places())
     used = [f"{field.name} {field.dataType.simpleString()}" for field in (df.schema.fields[place] for place in places)]
     ignored = [name for place, name in enumerate(df.columns) if place not in places]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from html import escape
 from typing import Any, Final
@@ -56,14 +56,7 @@ class CheckLine:
 
     def as_json(self) -> dict[str, str | bool]:
         """Returns the line's fields, for programs."""
-        return {
-            "name": self.name,
-            "status": self.status.value,
-            "text": self.text,
-            "to_do": self.to_do,
-            "link": self.link,
-            "timed_out": self.timed_out,
-        }
+        return {**asdict(self), "status": self.status.value}
 
 
 def ok(name: str, text: str, hint: str = "") -> CheckLine:
@@ -78,9 +71,9 @@ def not_checked(name: str, text: str, to_do: str = "", *, timed_out: bool = Fals
     return CheckLine(name, Status.NOT_CHECKED, text, to_do, timed_out=timed_out)
 
 
-def not_checked_after(name: str, error: KafkaSinkError, text: str = "", to_do: str = "") -> CheckLine:
+def not_checked_after(name: str, error: KafkaSinkError, text: str = "") -> CheckLine:
     """Returns the line of a check that an error prevented. text: precedes the error's text."""
-    return not_checked(name, f"{text}: {error}" if text else str(error), to_do, timed_out=isinstance(error, DeadlineError))
+    return not_checked(name, f"{text}: {error}" if text else str(error), timed_out=isinstance(error, DeadlineError))
 
 
 def failed_by(name: str, error: KafkaSinkError, to_do: str = "") -> CheckLine:

@@ -28,8 +28,8 @@ def check_registry(context: CheckContext) -> Iterator[CheckLine]:
         return
     from pyspark.sql.types import StructType
 
-    from spark_kafka_sink.spark.plan.resolved_schemas import whole_type
-    from spark_kafka_sink.spark.plan.sparks_types import in_sparks_words
+    from spark_kafka_sink.spark.plan.resolved_schemas import part_types
+    from spark_kafka_sink.spark.plan.schema_casts import in_sparks_words
 
     now = time.monotonic()
     one_s, all_s = (max(0.1, deadline - now) for deadline in (context.soon(), context.deadline))
@@ -38,15 +38,19 @@ def check_registry(context: CheckContext) -> Iterator[CheckLine]:
         client = opened.within(all_s)
         for config in settings.configs:
             try:
-                with in_sparks_words(context.dataframe or StructType(), whole_type, context.schema):
-                    line = _part(context, config.loaded(), client)
+                with in_sparks_words(context.dataframe or StructType(), context.schema):
+                    loaded = config.loaded()
+                    kind = None  # without a DataFrame whose columns fit
+                    if context.schema is not None and context.dataframe is not None:
+                        kind = part_types((loaded,), context.schema, context.dataframe)[config.part]
+                    line = _part(context, loaded, client, kind)
             except KafkaSinkError as error:
                 line = failed_by(REGISTRY, error)
             yield line
 
 
-def _part(context: CheckContext, config: SchemaConfig, client: RegistryClient) -> CheckLine:
-    kind = _kind(context, config)
+def _part(context: CheckContext, config: SchemaConfig, client: RegistryClient, kind: pa.DataType | None) -> CheckLine:
+    """kind: the type of the part's column."""
     if not config.is_registrys and config.text is None and kind is None:
         return _without_columns(context, config, client)
     found = checked(config, context.options.topic, kind, client)
@@ -66,12 +70,3 @@ def _without_columns(context: CheckContext, config: SchemaConfig, client: Regist
     found = client.latest(subject)
     known = "is new" if found is None else f"has schema {found.schema_id} as its latest"
     return ok(REGISTRY, f"{config.part}: the registry responds; subject {subject} {known}", unknown)
-
-
-def _kind(context: CheckContext, config: SchemaConfig) -> pa.DataType | None:
-    """Returns the type of the part's column; None without a DataFrame whose columns fit."""
-    if context.schema is None or context.dataframe is None:
-        return None
-    from spark_kafka_sink.spark.plan.resolved_schemas import part_types
-
-    return part_types((config,), context.schema, context.dataframe)[config.part]

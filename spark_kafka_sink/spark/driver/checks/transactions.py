@@ -5,15 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from spark_kafka_sink.client.topics import (
-    BROKER,
-    TOPIC,
-    configs_of,
-    create_topic,
-    creation_error,
-    metadata_error,
-    new_topic,
-)
+from spark_kafka_sink.client.topics import BROKER, TOPIC, configs_of, create_topic, creation_error, metadata_error, new_topic
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import AuthorizationError, KafkaSinkError, OptionError, UnsupportedVersionError
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient, is_unlisted

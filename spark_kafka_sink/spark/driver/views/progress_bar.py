@@ -18,8 +18,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from spark_kafka_sink.counts import counted
+from spark_kafka_sink.spark.driver.listener import LiveTasks
 from spark_kafka_sink.spark.driver.metrics import DeliveryMetrics, listener_of
-from spark_kafka_sink.spark.driver.task_progress import LiveTasks
 from spark_kafka_sink.spark.driver.views.watch import is_notebook
 from spark_kafka_sink.spark.feed import Counts, CountsParam, Feed
 from spark_kafka_sink.spark.task.progress_sender import INTERVAL_S, PROGRESS
@@ -179,7 +179,7 @@ def progress_of(spark: SparkSession, metrics: DeliveryMetrics | None, show: bool
         logger.warning("no progress is shown, because Spark Connect has no status tracker; use spark.registerProgressHandler")
     # A tag of our own, beside any job group that the user has set in this thread.
     tag = f"kafka-sink-{uuid.uuid4().hex}"
-    if context is None or not (_is_looked_at() if show is None else show) or not _is_tagged(context, tag):
+    if context is None or not (is_notebook() or sys.stderr.isatty() if show is None else show) or not _is_tagged(context, tag):
         if context is None or metrics is None or not metrics.available:
             yield CallProgress(Feed() if metrics is None else metrics.feed, None)
             return
@@ -211,11 +211,6 @@ def _counting(context: SparkContext, metrics: DeliveryMetrics | None, call: str)
         yield CallProgress(Feed(None, listener.address, call, finished), live)
     finally:
         listener.stop()
-
-
-def _is_looked_at() -> bool:
-    """Returns whether this is a notebook or a terminal."""
-    return is_notebook() or sys.stderr.isatty()
 
 
 def _bar() -> AbstractContextManager[Any]:

@@ -15,8 +15,7 @@ from typing import Any, Final, Protocol, TextIO
 
 from spark_kafka_sink.reports.report_html import element, escaped, table_html, text_html
 from spark_kafka_sink.reports.report_text import has_blocks
-from spark_kafka_sink.spark.driver.views.text_width import cut
-from spark_kafka_sink.spark.driver.views.watch_table import HEADER_WIDTHS, NOTHING, Reading, WatchTable, aligned
+from spark_kafka_sink.spark.driver.views.watch_table import HEADER_WIDTHS, NOTHING, Reading, WatchTable, aligned, cut
 
 # In lines that follow each other the header is repeated.
 _HEADER_EVERY: Final = 20

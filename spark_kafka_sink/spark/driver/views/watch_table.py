@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from math import isnan
 from statistics import median
 from typing import Final
+from unicodedata import east_asian_width
 
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.reports.report_facts import printable
 from spark_kafka_sink.reports.report_text import sparkline
-from spark_kafka_sink.spark.driver.views.text_width import padded, width
 from spark_kafka_sink.spark.query_totals import BATCH_JOBS, NO_QUERIES, QueryTotals
 
 MOST_POINTS: Final = 30
@@ -260,3 +260,28 @@ def _rate(count: int, seconds: float) -> float:
 def _short(query: str) -> str:
     """Returns the start of a query's id, which tells the few queries of a driver apart."""
     return query if query == BATCH_JOBS else printable(query, 40)[:_SHORT_ID]
+
+
+# Widths of text in a terminal, where characters of East Asian scripts and emoji take two columns
+
+
+def width(text: str) -> int:
+    """Returns how many columns a text takes."""
+    return len(text) if text.isascii() else sum(map(_columns, text))
+
+
+def cut(text: str, most: int) -> str:
+    """Returns the beginning of a text that takes at most `most` columns."""
+    if text.isascii():
+        return text[:most]
+    return "".join(char for char, end in zip(text, accumulate(map(_columns, text)), strict=True) if end <= most)
+
+
+def padded(text: str, columns: int, *, is_left: bool) -> str:
+    """Returns a text with spaces, so that it takes `columns` columns. is_left: whether the text comes first."""
+    spaces = " " * (columns - width(text))
+    return text + spaces if is_left else spaces + text
+
+
+def _columns(char: str) -> int:
+    return 2 if east_asian_width(char) in "WF" else 1

@@ -13,7 +13,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 import spark_kafka_sink as sks
-from spark_kafka_sink.spark.driver.task_progress import LiveTasks
+from spark_kafka_sink.spark.driver.listener import LiveTasks
 from spark_kafka_sink.spark.driver.views import progress_bar
 from spark_kafka_sink.spark.driver.views.progress_bar import SILENT_S, CallProgress, Tasks, progress_of
 from spark_kafka_sink.spark.feed import Counts, Feed

@@ -7,9 +7,8 @@ import unicodedata
 
 import pytest
 
-from spark_kafka_sink.spark.driver.views.text_width import cut, padded, width
 from spark_kafka_sink.spark.driver.views.watch import Terminal
-from spark_kafka_sink.spark.driver.views.watch_table import Reading, WatchTable
+from spark_kafka_sink.spark.driver.views.watch_table import Reading, WatchTable, cut, padded, width
 from spark_kafka_sink.spark.query_totals import QueryTotals
 
 WIDE = "\u8ba2\u5355\u6d41\u6c34\u67e5\u8be2"  # six Chinese characters
