@@ -30,10 +30,9 @@ LONG_MS = 3_600_000
 
 @contextmanager
 def client_of(manager: ClientMetricsManager | None, **more: Any) -> Iterator[Client]:
-    with EmbeddedBroker(config=BrokerConfig(client_metrics=manager), **more) as broker:
-        host, port = broker.bootstrap_servers.rsplit(":", 1)
-        with Client(int(port), host) as client:
-            yield client
+    config = BrokerConfig(client_metrics=manager)
+    with EmbeddedBroker(config=config, **more) as broker, Client.at(broker.bootstrap_servers) as client:
+        yield client
 
 
 def subscribed(client: Client, client_id: uuid.UUID = ZERO_UUID) -> GetTelemetrySubscriptionsResponse:
@@ -50,11 +49,10 @@ def push(
     codec: int = Codec.NONE,
     terminating: bool = False,
     client_id: uuid.UUID | None = None,
-    subscription_id: int | None = None,
 ) -> int:
     request = PushTelemetryRequest(
         found.client_instance_id if client_id is None else client_id,
-        found.subscription_id if subscription_id is None else subscription_id,
+        found.subscription_id,
         terminating,
         codec,
         data,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupState, ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupState, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from spark_kafka_sink.broker.broker_config import BrokerConfig
@@ -175,53 +175,9 @@ def test_members_share_the_partitions_as_they_come_and_go(group: Group, closing:
     reader.until_read(*VALUES, *VALUES, "last")
 
 
-def test_a_static_member_that_is_restarted_makes_no_rebalance(group: Group, closing: ExitStack) -> None:
-    first = confluent(group, closing, group_instance_id="a")
-    second = confluent(group, closing, group_instance_id="b")
-    Reader(first, second).until_shared(2, 2)
-    before = described(group)
-    second.close()
-    again = confluent(group, closing, group_instance_id="b")
-    Reader(first, again).until_shared(2, 2)
-    after = described(group)
-
-    assert [member.assignment.topic_partitions for member in after.members if member.group_instance_id == "b"] == [
-        member.assignment.topic_partitions for member in before.members if member.group_instance_id == "b"
-    ]
-    unchanged = [member.member_id for member in before.members if member.group_instance_id == "a"]
-    assert [member.member_id for member in after.members if member.group_instance_id == "a"] == unchanged
-
-
-def admin(group: Group) -> AdminClient:
-    return AdminClient({"bootstrap.servers": group.servers, "log_level": 0})
-
-
 def described(group: Group) -> Any:
-    client = admin(group)  # its futures end with it
+    client = AdminClient({"bootstrap.servers": group.servers, "log_level": 0})  # its futures end with it
     return client.describe_consumer_groups([group.name])[group.name].result(DEADLINE_S)
-
-
-def listed(client: AdminClient) -> list[str]:
-    return [found.group_id for found in client.list_consumer_groups().result(DEADLINE_S).valid]
-
-
-def test_an_administrator_sees_moves_and_deletes_groups(group: Group, closing: ExitStack) -> None:
-    write(group, *VALUES)
-    consumer = confluent(group, closing)
-    Reader(consumer).until_read(*VALUES)
-    commit(consumer)
-    client = admin(group)
-    assert described(group).state is ConsumerGroupState.STABLE
-    assert group.name in listed(client)
-    consumer.close()
-    assert described(group).state is ConsumerGroupState.EMPTY
-
-    moved = ConsumerGroupTopicPartitions(group.name, [TopicPartition(group.topic, 0, 3)])
-    client.alter_consumer_group_offsets([moved])[group.name].result(DEADLINE_S)
-    found = client.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group.name)])[group.name].result(DEADLINE_S)
-    assert {each.partition: each.offset for each in found.topic_partitions} == {0: 3, 1: 10, 2: 10, 3: 10}
-    client.delete_consumer_groups([group.name])[group.name].result(DEADLINE_S)
-    assert group.name not in listed(client)
 
 
 def test_offsets_and_groups_outlive_a_restart(tmp_path: Path, closing: ExitStack) -> None:

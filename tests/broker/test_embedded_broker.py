@@ -56,13 +56,6 @@ def test_it_listens_on_loopback_alone_unless_told_otherwise() -> None:
             other.connect(("127.0.0.2", int(broker.bootstrap_servers.rpartition(":")[2])))
 
 
-def test_what_was_written_is_read_back() -> None:
-    with EmbeddedBroker() as broker:
-        broker.create_topic("t")
-        write(broker.bootstrap_servers, "t", "a", "b")
-        assert read(broker.bootstrap_servers, "t", 2) == ["a", "b"]
-
-
 def test_a_folder_keeps_topics_and_records_over_a_restart_and_only_its_owner_can_read_them(tmp_path: Path) -> None:
     config = BrokerConfig(data_dir=tmp_path / "data")
     with EmbeddedBroker(config=config) as broker:
@@ -150,13 +143,6 @@ def test_leaders_are_spread(three: EmbeddedBroker) -> None:
     assert sorted(three.leader("t", index) for index in range(6)) == [1, 1, 2, 2, 3, 3]
 
 
-def test_clients_see_every_broker(three: EmbeddedBroker) -> None:
-    seen = AdminClient({"bootstrap.servers": three.address(2), **QUIET}).list_topics(timeout=10).brokers
-    assert {node: f"{broker.host}:{broker.port}" for node, broker in seen.items()} == {
-        node: three.address(node) for node in (1, 2, 3)
-    }
-
-
 def test_a_killed_leader_s_partition_goes_on_at_another_and_comes_back_to_the_same_address(three: EmbeddedBroker) -> None:
     three.create_topic("t", 1, 3)
     write(three.bootstrap_servers, "t", "a")
@@ -172,17 +158,6 @@ def test_a_killed_leader_s_partition_goes_on_at_another_and_comes_back_to_the_sa
     write(three.bootstrap_servers, "t", "c")
     assert three.address(killed) == address
     assert read(three.bootstrap_servers, "t", 3) == ["a", "b", "c"]
-
-
-def test_the_only_replica_s_broker_takes_its_partition_with_it(three: EmbeddedBroker) -> None:
-    three.create_topic("t", 3, 1)
-    index = next(number for number in range(3) if three.leader("t", number) == 2)
-
-    three.kill(2)
-    while_dead = three.leader("t", index)
-    three.restart(2)
-
-    assert (while_dead, three.leader("t", index)) == (-1, 2)
 
 
 def test_clients_are_told_the_advertised_address() -> None:

@@ -7,7 +7,7 @@ import pytest
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_services import BrokerServices
 from spark_kafka_sink.broker.handlers.common import Handler
-from spark_kafka_sink.broker.kafka_apis import Faults, KafkaApis
+from spark_kafka_sink.broker.kafka_apis import KafkaApis
 from spark_kafka_sink.broker.network.request import Request, ResponseAction
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.apis.groups import HeartbeatRequest, HeartbeatResponse
@@ -20,8 +20,8 @@ from tests.broker.requests import Responses, request
 HEARTBEAT = HeartbeatRequest("group", 1, "member")
 
 
-def apis(handler: Handler, key: ApiKey = ApiKey.HEARTBEAT, faults: Faults | None = None) -> KafkaApis:
-    return KafkaApis(services(), handlers={key: handler}, faults=faults)
+def apis(handler: Handler, key: ApiKey = ApiKey.HEARTBEAT) -> KafkaApis:
+    return KafkaApis(services(), handlers={key: handler})
 
 
 def test_an_api_exception_becomes_the_apis_error_response() -> None:
@@ -63,9 +63,3 @@ def test_an_answer_that_does_not_fit_becomes_an_unknown_server_error(caplog: pyt
 
     assert responses.answer() == HeartbeatResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
     assert "error_code" in caplog.text
-
-
-# Login
-
-
-# Faults

@@ -47,8 +47,7 @@ def broker() -> Iterator[EmbeddedBroker]:
 
 @pytest.fixture
 def client(broker: EmbeddedBroker) -> Iterator[Client]:
-    host, port = broker.bootstrap_servers.rsplit(":", 1)
-    with Client(int(port), host) as connected:
+    with Client.at(broker.bootstrap_servers) as connected:
         yield connected
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.cluster.cluster import CoordinatorType
@@ -81,18 +81,6 @@ def until_read(broker: EmbeddedBroker | Kafka, topic: str, values: list[str]) ->
     until(lambda: read(broker, topic), lambda found: found == values, "read")
 
 
-def test_committed_is_read_and_aborted_is_not(kafka: Kafka, new_topic: NewTopic) -> None:
-    topic = new_topic(2)
-    writer = producer(kafka, topic)
-    for committed in (True, False, True):
-        writer.begin_transaction()
-        write(writer, topic, *(f"{committed}-{index}" for index in range(4)))
-        writer.commit_transaction(TIMEOUT_S) if committed else writer.abort_transaction(TIMEOUT_S)
-    everything = sorted([*(f"True-{index}" for index in range(4)), *(f"True-{index}" for index in range(4))])
-    until_read(kafka, topic, everything)
-    assert len(read(kafka, topic, "read_uncommitted")) == 12
-
-
 def test_nothing_of_a_running_transaction_is_read_nor_what_follows_it(kafka: Kafka, new_topic: NewTopic) -> None:
     topic = new_topic(2)
     writer, other = producer(kafka, topic), producer(kafka, f"{topic}-2")
@@ -105,58 +93,6 @@ def test_nothing_of_a_running_transaction_is_read_nor_what_follows_it(kafka: Kaf
     assert read(kafka, topic, "read_uncommitted") == ["first", "later", "latest", "second"]
     writer.commit_transaction(TIMEOUT_S)
     until_read(kafka, topic, ["first", "later", "latest", "second"])
-
-
-def test_a_second_producer_with_the_id_fences_the_first(kafka: Kafka, new_topic: NewTopic) -> None:
-    topic = new_topic(2)
-    zombie = producer(kafka, topic)
-    zombie.begin_transaction()
-    write(zombie, topic, "zombie", "zombie")
-    writer = producer(kafka, topic)
-    writer.begin_transaction()
-    write(writer, topic, "living")
-    with pytest.raises(KafkaException) as fenced:
-        zombie.commit_transaction(TIMEOUT_S)
-    assert fenced.value.args[0].fatal()
-    writer.commit_transaction(TIMEOUT_S)
-    until_read(kafka, topic, ["living"])
-
-
-def consumed(consumer: Consumer, count: int) -> list[Message]:
-    found: list[Message] = []
-    while len(found) < count:
-        message = consumer.poll(TIMEOUT_S)
-        assert message is not None, f"{len(found)} of {count} within {TIMEOUT_S:g} s"
-        if message.error() is None:
-            found.append(message)
-    return found
-
-
-def test_read_and_written_together_with_the_offsets(kafka: Kafka, new_topic: NewTopic) -> None:
-    source, target = new_topic(1), new_topic(2)
-    feeder, writer = producer(kafka, source), producer(kafka, target)
-    feeder.begin_transaction()
-    for value in ("a", "b", "c", "d"):
-        feeder.produce(source, value)
-    feeder.commit_transaction(TIMEOUT_S)
-
-    def work(count: int, committed: bool) -> None:
-        consumer = reader(kafka, group=target)
-        consumer.subscribe([source])
-        try:
-            values = [(message.value() or b"").decode() for message in consumed(consumer, count)]
-            writer.begin_transaction()
-            write(writer, target, *(value.upper() for value in values))
-            offsets = consumer.position(consumer.assignment())
-            writer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), TIMEOUT_S)
-            writer.commit_transaction(TIMEOUT_S) if committed else writer.abort_transaction(TIMEOUT_S)
-        finally:
-            consumer.close()
-
-    work(2, committed=False)
-    work(2, committed=True)
-    work(2, committed=True)
-    until_read(kafka, target, ["A", "B", "C", "D"])
 
 
 def test_a_transaction_outlives_its_broker(tmp_path: Path) -> None:

@@ -33,10 +33,6 @@ WAIT_S = 30.0
 _numbers = itertools.count()
 
 
-def soon() -> float:
-    return time.monotonic() + WAIT_S
-
-
 class LeftOver:
     """One query, its rows' topic and its commit log, and the commands on them."""
 
@@ -54,14 +50,14 @@ class LeftOver:
 
     def close(self) -> None:
         """Also what is still open: no reader of the next test is to wait for it."""
-        self.transactions.end(self.transactions.open_handles(self.ids, soon()), False, soon())
+        self.transactions.end(self.transactions.open_handles(self.ids, self.soon()), False, self.soon())
         for producer in self._producers.values():
             producer.close()
         self.client.close()
 
     @staticmethod
     def soon() -> float:
-        return soon()
+        return time.monotonic() + WAIT_S
 
     # A query's life
 
@@ -106,14 +102,14 @@ class LeftOver:
         record = CommitRecord(
             self.query_id, batch, state, os.urandom(8).hex(), rows, transactions, aborted=gone, topic_ids=tuple(topic_ids)
         )
-        self.log.claim(self.ids, soon()).write(record, soon())
+        self.log.claim(self.ids, self.soon()).write(record, self.soon())
 
     def commit(self, batch: int, *own: PreparedTransaction, tasks: tuple[TaskRows, ...] = ()) -> CommitReport:
         return self.committer.commit(MicroBatch(self.query_id, batch), own, tasks=tasks)
 
     def aborted_by_brokers(self, *transactions: PreparedTransaction) -> None:
         """As its time-out leaves a transaction."""
-        self.transactions.end([each.handle for each in transactions], False, soon())
+        self.transactions.end([each.handle for each in transactions], False, self.soon())
 
     # What is seen of it
 
@@ -122,7 +118,7 @@ class LeftOver:
         return sorted((each.value or b"").decode() for each in found)
 
     def last(self) -> CommitRecord | None:
-        return self.log.claim(self.ids, soon()).last
+        return self.log.claim(self.ids, self.soon()).last
 
     def run(self, *arguments: str, answer: str = "") -> Result:
         """A command with the options that all need."""

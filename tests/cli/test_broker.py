@@ -152,21 +152,6 @@ def test_with_tls_it_writes_what_its_clients_need(tmp_path: Path) -> None:
         assert broker.signal(signal.SIGTERM) == 0
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["--acl", "--allow-principal ana --operation Read --topic t"], "--acl: ACL"),
-        (["--set", "ssl.client.auth=always"], "ssl.client.auth"),
-        (["--set", "ssl.keystore.location=/none.pem"], "/none.pem cannot be read"),
-    ],
-)
-def test_security_that_cannot_be_had(arguments: list[str], words: str) -> None:
-    done = CliRunner().invoke(main, ["broker", "--port", "0", *arguments])
-
-    assert done.exit_code in (1, 2)
-    assert words in done.output
-
-
 def test_a_port_in_use_is_said_and_nothing_else() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
@@ -195,21 +180,24 @@ def test_a_folder_that_cannot_be_used_is_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "text"),
+    ("arguments", "text", "code"),
     [
-        (["--set", "num.io.thread=3"], "unknown setting num.io.thread; did you mean num.io.threads?"),
-        (["--set", "num.io.threads=none"], "Invalid value none for configuration num.io.threads: Not a number of type INT"),
-        (["--set", "num.io.threads"], "Invalid value for --set: must be NAME=VALUE"),
-        (["--like", "2.0"], "Invalid value for --like: like='2.0' is not supported"),
-        (["--set", "retention.ms=-7"], "Invalid value -7 for configuration retention.ms: Value must be at least -1"),
-        (["--sasl-users", "/nowhere"], "/nowhere cannot be read: No such file or directory"),
-        (["--brokers", "0"], "0 is not in the range 1<=x<=100"),
+        (["--set", "num.io.thread=3"], "unknown setting num.io.thread; did you mean num.io.threads?", 2),
+        (["--set", "num.io.threads=none"], "Invalid value none for configuration num.io.threads: Not a number of type INT", 2),
+        (["--set", "num.io.threads"], "Invalid value for --set: must be NAME=VALUE", 2),
+        (["--like", "2.0"], "Invalid value for --like: like='2.0' is not supported", 2),
+        (["--set", "retention.ms=-7"], "Invalid value -7 for configuration retention.ms: Value must be at least -1", 2),
+        (["--sasl-users", "/nowhere"], "/nowhere cannot be read: No such file or directory", 2),
+        (["--brokers", "0"], "0 is not in the range 1<=x<=100", 2),
+        (["--acl", "--allow-principal ana --operation Read --topic t"], "--acl: ACL", 2),
+        (["--set", "ssl.client.auth=always"], "ssl.client.auth", 2),
+        (["--set", "ssl.keystore.location=/none.pem"], "/none.pem cannot be read", 1),
     ],
 )
-def test_wrong_options_are_said(arguments: list[str], text: str) -> None:
+def test_wrong_options_are_said(arguments: list[str], text: str, code: int) -> None:
     refused = CliRunner().invoke(main, ["broker", "--port", "0", *arguments])
 
-    assert refused.exit_code == 2
+    assert refused.exit_code == code
     assert text in refused.stderr
 
 

@@ -110,11 +110,3 @@ def test_to_abort_where_nothing_is_open_writes_nothing(query: LeftOver) -> None:
     done = query.run("abort", "--query", query.query_id, "--yes")
     assert (done.exit_code, done.stdout) == (0, f"{query.query_id}: no transactions are open under the prefix {query.prefix}\n")
     assert query.last() is None
-
-
-def test_an_orphan_of_a_complete_job_is_no_reason_to_run_it_again(job: LeftOver) -> None:
-    job.commit(0, job.task(0, "a"))
-    wait_until(lambda: job.visible() == ["a"])
-    job.task(0, "a")
-    done = job.run("abort", "--query", job.query_id, "--yes")
-    assert done.stdout.startswith(f"{job.query_id}: 1 transaction aborted\n")

@@ -32,16 +32,6 @@ def test_what_a_driver_that_is_gone_has_prepared_is_committed(query: LeftOver) -
     wait_until(lambda: query.visible() == ["a", "b", "c", "d"])
 
 
-def test_to_recover_again_is_no_error(query: LeftOver) -> None:
-    query.prepared(0, [query.task(0, "a")])
-    assert query.run("recover", "--query", query.query_id).exit_code == 0
-    again = query.run("recover", "--query", query.query_id)
-    assert (again.exit_code, again.stdout) == (
-        0,
-        f"{query.query_id}, batch 0: nothing is prepared: all rows of the batch are visible (1 row)\n",
-    )
-
-
 def test_a_batch_that_was_aborted_altogether_is_written_again(query: LeftOver) -> None:
     lost = query.task(0, "a")
     query.prepared(0, [lost])
@@ -232,12 +222,4 @@ def test_a_record_that_only_another_version_reads_keeps_no_other_from_being_comm
         assert "a record with the key b'user-7'" in said.stderr
     assert (one.exit_code, one.stdout) == (0, f"{query.query_id}, batch 0: committed, with 1 row\n")
     assert "reads formats up to 4" in unreadable.stderr
-    wait_until(lambda: query.visible() == ["a"])
-
-
-def test_a_driver_that_is_alive_after_all_loses_its_claim_and_commits_nothing_twice(query: LeftOver) -> None:
-    own = query.task(0, "a")
-    query.prepared(0, [own])
-    assert query.run("recover", "--query", query.query_id).exit_code == 0
-    assert query.commit(0, own).rows == 0
     wait_until(lambda: query.visible() == ["a"])

@@ -96,13 +96,6 @@ def test_all_that_can_be_committed_is_whatever_is_answered(query: LeftOver) -> N
     wait_until(lambda: query.visible() == ["a"])
 
 
-def test_a_batch_whose_driver_was_only_gone_is_committed_and_nothing_is_lost(query: LeftOver) -> None:
-    query.prepared(0, [query.task(0, "a")])
-    done = query.run("resolve", "--query", query.query_id, "--batch", "0", "--accept-loss")
-    assert (done.exit_code, done.stdout) == (0, f"{query.query_id}, batch 0: committed, with 1 row\n")
-    wait_until(lambda: query.visible() == ["a"])
-
-
 @pytest.mark.parametrize(
     ("state", "text"),
     [
@@ -149,18 +142,6 @@ def test_rows_are_written_again_if_the_topic_proves_that_they_are_not_visible(qu
 
     assert (done.exit_code, "unknown" in done.stderr) == (0, False)
     assert done.stdout.startswith(f"{query.query_id}, batch 0: 1 row will be written again: start the query")
-    query.commit(0, query.task(0, "a"), query.task(1, "b"))
-    wait_until(lambda: query.visible() == ["a", "b"])
-
-
-def test_a_batch_is_written_again_if_the_topic_proves_that_nothing_of_it_is_visible(query: LeftOver) -> None:
-    lost = query.task(0, "a"), query.task(1, "b")
-    query.prepared(0, lost)
-    forgotten(query, *lost)
-    done = query.run("resolve", "--query", query.query_id, "--batch", "0", "--replay", "--yes")
-
-    assert done.exit_code == 0
-    assert done.stdout.endswith("none of its rows are visible: restart the query to write the batch again\n")
     query.commit(0, query.task(0, "a"), query.task(1, "b"))
     wait_until(lambda: query.visible() == ["a", "b"])
 

@@ -69,14 +69,6 @@ def test_a_topic_that_is_not_compacted_cannot_be_the_log(
         CommitLog(client, CommitLogSettings(topic)).claim(query(), soon())
 
 
-def test_a_topic_of_fewer_partitions_cannot_be_the_log(
-    client: ClusterClient, transaction_kafka: Kafka, new_topic: NewTopic
-) -> None:
-    topic = new_topic(2, on=transaction_kafka, config={"cleanup.policy": "compact"})
-    with pytest.raises(OptionError, match=r"option commit\.log\.partitions: topic .* has 2 partitions, not 8: set it to 2"):
-        CommitLog(client, CommitLogSettings(topic)).ensure(soon())
-
-
 def test_a_partition_that_is_gone_is_a_log_that_was_made_again(
     client: ClusterClient, transaction_kafka: Kafka, new_topic: NewTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:

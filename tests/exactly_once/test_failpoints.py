@@ -50,15 +50,13 @@ def test_a_failpoint_says_who_came_where_and_goes_on(watcher: Watcher) -> None:
     assert watcher.reports == [{"name": "prepared.after", "batch": 3, "pid": os.getpid()}]
 
 
-@pytest.mark.parametrize("watcher", ["told to fail"], indirect=True)
-def test_a_failpoint_fails_when_the_test_says_so(watcher: Watcher) -> None:
-    with pytest.raises(FailpointError, match=r"flush\.before: told to fail"):
-        reach("flush.before")
-
-
-@pytest.mark.parametrize("watcher", [None], indirect=True)
-def test_a_failpoint_does_not_go_on_when_the_test_has_gone(watcher: Watcher) -> None:
-    with pytest.raises(FailpointError, match="the test that watches the failpoints has gone"):
+@pytest.mark.parametrize(
+    ("watcher", "why"),
+    [("told to fail", r"flush\.before: told to fail"), (None, "the test that watches the failpoints has gone")],
+    indirect=["watcher"],
+)
+def test_a_failpoint_fails_when_the_test_says_so_or_has_gone(watcher: Watcher, why: str) -> None:
+    with pytest.raises(FailpointError, match=why):
         reach("flush.before")
 
 

@@ -130,10 +130,6 @@ def test_a_transaction_of_the_same_id_with_another_epoch_is_another_one() -> Non
 # Look
 
 
-def test_it_prepares_its_own_transactions_when_they_are_open() -> None:
-    assert decide(looked(read(record(State.COMPLETE, BATCH - 1)))) == Write(State.PREPARED, OWN, 20)
-
-
 def test_the_record_says_what_spark_passed_to_the_tasks_if_some_of_it_is_not_stored() -> None:
     last = record(State.COMPLETE, BATCH - 1)
     assert decide(looked(read(last, tasks=PASSED))) == Write(State.PREPARED, OWN, 20, tasks=PASSED)
@@ -256,10 +252,6 @@ def test_it_claims_and_reads_the_log_again_before_it_judges_an_answer_that_is_no
     view = outcome_view(*outcomes)
     assert decide(view) == Read()
     assert decide(view.with_read(record(State.COMPLETE))) == Done(OWN_HANDLES)
-
-
-def test_when_all_are_aborted_the_batch_is_written_again() -> None:
-    assert decide(outcome_view(A, A).with_read(record(State.PREPARED))) == Write(State.ABORTED, BEFORE, 20)
 
 
 def test_rows_that_went_with_their_topic_stop_the_query_once_the_others_are_visible() -> None:

@@ -66,12 +66,6 @@ def slot_of(transactional_id: str) -> str:
     return transactional_id.rpartition(".")[2]
 
 
-def test_attempts_of_one_batch_never_share_an_id() -> None:
-    slots = Slots()
-    taken = [slots.take(QUERY, 7) for _ in range(50)]
-    assert len(set(taken)) == 50
-
-
 def test_a_batch_that_asks_again_after_a_later_one_takes_no_slot_of_that() -> None:
     slots = Slots()
     assert [slot_of(slots.take(QUERY, batch)) for batch in (1, 1, 2, 1, 2, 3, 2, 3)] == ["0", "1", "0", "2", "1", "0", "2", "1"]
@@ -92,13 +86,6 @@ def test_a_later_batch_uses_the_ids_again_and_no_more_of_them() -> None:
     first = {slots.take(QUERY, 0) for _ in range(3)}
     for batch in range(1, 100):
         assert {slots.take(QUERY, batch) for _ in range(3)} == first
-
-
-def test_a_batch_that_comes_again_gets_other_ids() -> None:
-    slots = Slots()
-    before = [slots.take(QUERY, 5), slots.take(QUERY, 6)]
-    assert slots.take(QUERY, 6) not in before
-    assert slots.take(QUERY, 3) not in before
 
 
 def test_another_process_has_other_ids_and_so_has_a_forked_one() -> None:

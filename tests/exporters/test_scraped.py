@@ -120,16 +120,12 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "url",
-    ["", "metrics", "127.0.0.1:9404", "file:///etc/passwd", "ftp://h/x", "http://", "http:/h", "http://user:password@h/metrics"],
+    "url", ["", "metrics", "127.0.0.1:9404", "file:///etc/passwd", "ftp://h/x", "http://", "http:/h", "http://u:p@h/metrics"]
 )
 def test_only_addresses_of_the_web_are_read(url: str) -> None:
     assert not is_web_address(url)
-
-
-@pytest.mark.parametrize("url", ["http://h:9404/metrics", "HTTPS://h"])
-def test_addresses_of_the_web_are_known_in_any_case(url: str) -> None:
-    assert is_web_address(url)
+    assert is_web_address("http://h:9404/metrics")
+    assert is_web_address("HTTPS://h")
 
 
 def test_without_the_library_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,10 +37,6 @@ def test_a_schema_comes_after_those_that_it_uses_and_is_fetched_once() -> None:
     assert found["left"] == using("base")
 
 
-def test_a_schema_without_references_asks_for_nothing() -> None:
-    assert resolved(using(), Registry({}).get) == {}
-
-
 @pytest.mark.fault("schema registry", "references in a circle, without end, or two of one name")
 def test_a_schema_that_uses_itself_is_an_error() -> None:
     with pytest.raises(RegistryError, match="version 1 of subject 'subject of a' uses itself"):

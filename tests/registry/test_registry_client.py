@@ -40,14 +40,18 @@ def register_raw(registry: StandIn, subject: str, body: dict[str, Any]) -> None:
         theirs.register_schema(subject, Schema.from_dict(body))
 
 
-def test_a_schema_is_registered_once(stand_in: StandIn) -> None:
+def test_a_schema_is_registered_once_and_found(stand_in: StandIn) -> None:
     with client(stand_in) as registry:
         first = registry.register("orders-value", ORDER)
-        again = registry.register("orders-value", ORDER)
+        assert first == registry.register("orders-value", ORDER) == registry.latest("orders-value")
         other = registry.register("orders-value", WIDER)
 
-    assert first == again
+        assert registry.version("orders-value", 1) == first
+        assert registry.look_up("orders-value", ORDER) == first
+        found = registry.by_id(first.schema_id, "orders-value")
+
     assert (first.schema, first.subject, first.version) == (ORDER, "orders-value", 1)
+    assert (found.schema, found.schema_id, found.guid) == (ORDER, first.schema_id, first.guid)
     assert (other.schema_id, other.version) == (first.schema_id + 1, 2)
     assert first.guid is not None
 
@@ -74,17 +78,6 @@ def test_a_request_has_the_headers_and_the_body_of_the_api(stand_in: StandIn) ->
 def test_a_name_that_is_not_valid_unicode_is_sent_as_another(stand_in: StandIn) -> None:
     with client(stand_in) as registry:
         assert registry.latest("a\ud800b") is None
-
-
-def test_what_is_registered_is_found(stand_in: StandIn) -> None:
-    with client(stand_in) as registry:
-        made = registry.register("orders-value", ORDER)
-
-        assert registry.latest("orders-value") == made
-        assert registry.version("orders-value", 1) == made
-        assert registry.look_up("orders-value", ORDER) == made
-        found = registry.by_id(made.schema_id, "orders-value")
-        assert (found.schema, found.schema_id, found.guid) == (ORDER, made.schema_id, made.guid)
 
 
 @pytest.mark.fault("schema registry", "deleted subject, version or schema; unknown id")

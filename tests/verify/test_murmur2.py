@@ -7,7 +7,7 @@ import warnings
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_kafka_sink.verify.key_partitions import murmur2, partition_of
+from spark_kafka_sink.verify.key_partitions import partition_of
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python reads its schemas with importlib.resources.read_text
@@ -15,12 +15,6 @@ with warnings.catch_warnings():
 
 
 @settings(deadline=None)  # a busy machine is no failure
-@given(st.binary(max_size=70))
-def test_it_is_the_hash_of_kafka_python(key: bytes) -> None:
-    assert murmur2(key) == other_murmur2(key) & 0xFFFFFFFF
-
-
-@settings(deadline=None)  # a busy machine is no failure
-@given(st.binary(max_size=20), st.integers(1, 5_000))
+@given(st.binary(max_size=70), st.integers(1, 5_000))
 def test_the_partition_is_that_of_javas_default_partitioner(key: bytes, partitions: int) -> None:
     assert partition_of(key, partitions) == (other_murmur2(key) & 0x7FFFFFFF) % partitions

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
-from tests.broker.as_kafka.pair import Pair, connected
+from tests.broker.as_kafka.pair import Pair
+from tests.broker.network.client import Client
 from tests.kafka.kafka import Kafka
 
 
@@ -19,5 +20,5 @@ def embedded() -> Iterator[EmbeddedBroker]:
 
 @pytest.fixture
 def both(kafka: Kafka, embedded: EmbeddedBroker) -> Iterator[Pair]:
-    with connected(kafka.bootstrap_servers) as first, connected(embedded.bootstrap_servers) as second:
+    with Client.at(kafka.bootstrap_servers) as first, Client.at(embedded.bootstrap_servers) as second:
         yield Pair(first, second)

@@ -67,8 +67,3 @@ class Pair:
         answers = {name: seen(client.ask(key, version, body)) for name, client in self._clients.items()}
         assert answers["embedded"] == answers["kafka"]
         return answers["kafka"]
-
-
-def connected(bootstrap_servers: str) -> Client:
-    host, port = bootstrap_servers.split(",", maxsplit=1)[0].rsplit(":", 1)
-    return Client(int(port), host)

@@ -25,7 +25,7 @@ from spark_kafka_sink.protocol.apis.init_producer_id import InitProducerIdReques
 from spark_kafka_sink.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic
 from spark_kafka_sink.protocol.apis.topics import CreatableTopic, CreateTopicsRequest
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from tests.broker.as_kafka.pair import connected, eventually
+from tests.broker.as_kafka.pair import eventually
 from tests.broker.handlers.test_authorization import CASES, Case, codes
 from tests.broker.network.client import Client
 from tests.kafka.acls import KafkaWithAcls
@@ -72,7 +72,7 @@ def asked(client: Client, case: Case, rig: Any) -> list[ErrorCode]:
 
 @pytest.fixture(scope="module")
 def kafka_answers() -> Iterator[Ask]:
-    with KafkaWithAcls() as kafka, connected(kafka.bootstrap_servers) as client:
+    with KafkaWithAcls() as kafka, Client.at(kafka.bootstrap_servers) as client:
         rig = prepared(client)
 
         def ask(case: Case, missing: Acl) -> list[ErrorCode]:
@@ -87,7 +87,7 @@ def kafka_answers() -> Iterator[Ask]:
 @pytest.fixture(scope="module")
 def embedded_answers() -> Iterator[Ask]:
     config = BrokerConfig(acls=[], allow_everyone_if_no_acl_found=True)
-    with EmbeddedBroker(config=config) as broker, connected(broker.bootstrap_servers) as client:
+    with EmbeddedBroker(config=config) as broker, Client.at(broker.bootstrap_servers) as client:
         rig = prepared(client)
 
         def ask(case: Case, missing: Acl) -> list[ErrorCode]:

@@ -42,10 +42,7 @@ def test_a_hash_is_javas(text: str, code: int) -> None:
 def test_a_group_is_where_kafka_has_it() -> None:
     assert partition_for("hello", 50) == 99162322 % 50
     assert partition_for("test-group", 50) == 627841412 % 50
-
-
-def test_the_one_number_that_has_no_positive_twin_is_0() -> None:
-    assert partition_for("polygenelubricants", 50) == 0
+    assert partition_for("polygenelubricants", 50) == 0  # its hash has no positive twin
 
 
 # Elections and placement

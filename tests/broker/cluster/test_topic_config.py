@@ -13,7 +13,6 @@ from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.cluster.broker_settings import check_topic_defaults, checked_topic_configs
 from spark_kafka_sink.broker.cluster.topic_config import (
     TOPIC_CONFIGS,
-    Check,
     ConfigError,
     ConfigKey,
     ConfigType,
@@ -23,14 +22,10 @@ from spark_kafka_sink.protocol.error_codes import ErrorCode
 # How texts are read
 
 
-def key(type: ConfigType, check: Check | None = None) -> ConfigKey:
-    return ConfigKey("some.config", type, None, "", check)
-
-
 @given(st.text(), st.sampled_from(ConfigType))
 @settings(deadline=None)
 def test_any_text_is_read_or_refused(text: str, type: ConfigType) -> None:
-    config: Any = key(type)
+    config: Any = ConfigKey("some.config", type, None, "", None)
     try:
         value = config.parse(text)
     except ConfigError:

@@ -17,7 +17,7 @@ END = -1
 
 
 def connected(broker: EmbeddedBroker, node: int = 1) -> Client:
-    return Client(int(broker.address(node).rpartition(":")[2]))
+    return Client.at(broker.address(node))
 
 
 def produce(topic: str, *partitions: int, acks: int = -1) -> ProduceRequest:

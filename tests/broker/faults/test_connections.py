@@ -29,20 +29,14 @@ def is_silent(client: Client) -> bool:
     return False
 
 
-def test_a_cut_before_stores_nothing(broker: EmbeddedBroker, client: Client, other_client: Client, topic: str) -> None:
-    broker.faults.cut_before(ApiKey.PRODUCE)
+@pytest.mark.parametrize("stored", [0, 1])
+def test_a_cut_before_stores_nothing_and_one_after_says_nothing(
+    broker: EmbeddedBroker, client: Client, other_client: Client, topic: str, stored: int
+) -> None:
+    (broker.faults.cut_after if stored else broker.faults.cut_before)(ApiKey.PRODUCE)
     ask(client, topic)
-
     assert client.is_closed_by_broker()
-    assert end_offset(other_client, topic) == 0
-
-
-def test_a_cut_after_stores_and_says_nothing(broker: EmbeddedBroker, client: Client, other_client: Client, topic: str) -> None:
-    broker.faults.cut_after(ApiKey.PRODUCE)
-    ask(client, topic)
-
-    assert client.is_closed_by_broker()
-    assert end_offset(other_client, topic) == 1
+    assert end_offset(other_client, topic) == stored
 
 
 def test_a_truncated_frame_ends_too_early(broker: EmbeddedBroker, client: Client, other_client: Client, topic: str) -> None:
@@ -189,12 +183,9 @@ def test_only_the_named_broker_is_a_black_hole(broker: EmbeddedBroker) -> None:
         assert len(metadata(second).brokers) == 2
 
 
-def test_who_is_no_broker_cannot_be_unreachable(broker: EmbeddedBroker) -> None:
+def test_only_a_broker_that_runs_can_become_unreachable(broker: EmbeddedBroker) -> None:
     with pytest.raises(OptionError, match="there is no broker 9"):
         broker.faults.unreachable(9)
-
-
-def test_only_a_broker_that_runs_can_become_unreachable() -> None:
     with pytest.raises(UsageError, match="the broker is not started"):
         EmbeddedBroker().faults.unreachable(1)
 

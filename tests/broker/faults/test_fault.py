@@ -18,13 +18,6 @@ def fault(times: int | None = None, removed: list[Fault] | None = None) -> Fault
     return Fault("a fault", threading.Condition(), times=times, on_remove=told.append)
 
 
-def test_it_hits_as_often_as_it_is_to() -> None:
-    twice = fault(2)
-
-    assert [twice.hit() for _ in range(3)] == [True, True, False]
-    assert (twice.hits, twice.is_over) == (2, True)
-
-
 def test_what_was_removed_hits_nothing_and_is_undone_once() -> None:
     removed: list[Fault] = []
     undone: list[str] = []

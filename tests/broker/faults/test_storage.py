@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.protocol.api import ApiKey
@@ -42,19 +40,6 @@ def test_a_disk_is_that_of_a_broker_or_of_a_topic(broker: EmbeddedBroker, client
             assert produced(second, topic, 0) == {0: STORAGE_ERROR}
     with pytest.raises(OptionError, match="there is no broker 5"):
         broker.faults.disk_full(broker=5)
-
-
-def test_a_real_folder_keeps_what_it_had_when_it_is_full(tmp_path: Path) -> None:
-    config = BrokerConfig(data_dir=tmp_path)
-    with EmbeddedBroker(config=config) as broker:
-        broker.create_topic("events")
-        with connected(broker) as client:
-            assert produced(client, "events", 0) == {0: 0}
-            with broker.faults.disk_full():
-                assert produced(client, "events", 0) == {0: STORAGE_ERROR}
-            assert produced(client, "events", 0) == {0: 0}
-    with EmbeddedBroker(config=config) as broker, connected(broker) as client:
-        assert end_offset(client, "events") == 2
 
 
 class Transactions:

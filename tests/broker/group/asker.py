@@ -35,10 +35,9 @@ class Asker:
     """A connection to a broker, and a group and a topic nobody else uses."""
 
     def __init__(self, bootstrap_servers: str, group: str, topic: str) -> None:
-        host, port = bootstrap_servers.split(",", maxsplit=1)[0].rsplit(":", 1)
-        self._host, self._port = host, int(port)
+        self._servers = bootstrap_servers
         self._closing = ExitStack()
-        self._client = self._connected()
+        self._client = self._closing.enter_context(Client.at(bootstrap_servers))
         self.group = group
         self.topic = topic
 
@@ -51,12 +50,9 @@ class Asker:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._closing.close()
 
-    def _connected(self) -> Client:
-        return self._closing.enter_context(Client(self._port, self._host))
-
     def another(self) -> Asker:
         """The same over a connection of its own, for who waits."""
-        other = Asker(f"{self._host}:{self._port}", self.group, self.topic)
+        other = Asker(self._servers, self.group, self.topic)
         self._closing.enter_context(other._closing)
         return other
 

@@ -46,8 +46,7 @@ def asker(kafka: Kafka, new_topic: NewTopic) -> Iterator[Asker]:
 @pytest.fixture
 def transactor(kafka: Kafka, asker: Asker) -> Iterator[Transactor]:
     """Whose offsets are of the asker's group."""
-    host, port = kafka.bootstrap_servers.split(",")[0].rsplit(":", 1)
-    with Client(int(port), host) as client:
+    with Client.at(kafka.bootstrap_servers) as client:
         found = Transactor(client, asker.group, asker.topic)
         found.find()
         yield found

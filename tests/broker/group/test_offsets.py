@@ -37,14 +37,9 @@ def commit(
         return error.code
 
 
-def commit_in_transaction(
-    world: World, by: Committer = OUTSIDER, **offsets: int
-) -> ErrorCode | Mapping[TopicPartition, ErrorCode]:
+def commit_in_transaction(world: World, **offsets: int) -> ErrorCode | Mapping[TopicPartition, ErrorCode]:
     wanted = {TopicPartition(name[0], int(name[1:])): at(world, offset) for name, offset in offsets.items()}
-    try:
-        return world.coordinator.commit_transactional_offsets(by, PRODUCER, wanted)
-    except ApiException as error:
-        return error.code
+    return world.coordinator.commit_transactional_offsets(OUTSIDER, PRODUCER, wanted)
 
 
 def end(world: World, *, committed: bool) -> None:

@@ -80,8 +80,7 @@ class TestBroker:
             assert [config.value for config in found.configs] == ["2"]
 
 
-TOPIC, BROKER = 2, 4
-SET, DELETE, APPEND, SUBTRACT = range(4)
+SET, DELETE = range(2)
 # AlterConfigs and IncrementalAlterConfigs
 
 

@@ -24,15 +24,11 @@ from tests.broker.rig import Asked, Rig, batch
 NAMED, BY_ID = 12, 17
 
 
-def fetch(rig: Rig, *offsets: int, topic: str = "t", max_wait_ms: int = 500, broker: int = 1, **fields: Any) -> Asked:
+def fetch(rig: Rig, *offsets: int, topic: str = "t", max_wait_ms: int = 500, **fields: Any) -> Asked:
     """From each partition of the topic at its offset."""
-    each = fields.pop("partition_max_bytes", 1 << 20)
-    epoch = fields.pop("current_leader_epoch", -1)
-    asked = [
-        FetchPartition(number, epoch, fetch_offset=offset, partition_max_bytes=each) for number, offset in enumerate(offsets)
-    ]
+    asked = [FetchPartition(number, fetch_offset=offset, partition_max_bytes=1 << 20) for number, offset in enumerate(offsets)]
     body = FetchRequest(max_wait_ms=max_wait_ms, topics=[FetchTopic(topic, partitions=asked)], **{"min_bytes": 1, **fields})
-    return rig.ask(handle_fetch, body, ApiKey.FETCH, NAMED, broker=broker)
+    return rig.ask(handle_fetch, body, ApiKey.FETCH, NAMED)
 
 
 def values(asked: Asked, partition: int = 0) -> list[bytes | None]:
@@ -178,15 +174,12 @@ def test_a_fetch_of_an_internal_topic_is_not_answered_by_the_coordinator_that_wr
         assert values(asked) == [b"a"]
 
 
-# ListOffsets
-
-
 # OffsetForLeaderEpoch
 
 
-def end(rig: Rig, epoch: int, *, current: int = -1, topic: str = "t", version: int = 4, broker: int = 1) -> tuple[int, int, int]:
+def end(rig: Rig, epoch: int, *, topic: str = "t", version: int = 4, broker: int = 1) -> tuple[int, int, int]:
     """Error code, epoch and offset."""
-    topics = [OffsetForLeaderTopic(topic, [OffsetForLeaderPartition(0, current, epoch)])]
+    topics = [OffsetForLeaderTopic(topic, [OffsetForLeaderPartition(0, -1, epoch)])]
     body = OffsetForLeaderEpochRequest(topics=topics)
     handled = rig.ask(handle_offset_for_leader_epoch, body, ApiKey.OFFSET_FOR_LEADER_EPOCH, version, broker=broker)
     (found,) = handled.answer.topics[0].partitions

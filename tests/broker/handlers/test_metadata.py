@@ -92,9 +92,9 @@ def test_an_unknown_version_is_answered_in_v0_with_the_versions_of_api_versions(
 # Metadata and FindCoordinator
 
 
-def metadata(rig: Rig, *topics: MetadataRequestTopic, version: int | None = None, every: bool = False, **fields: Any) -> Any:
+def metadata(rig: Rig, *topics: MetadataRequestTopic, every: bool = False, **fields: Any) -> Any:
     body = MetadataRequest(topics=None if every else topics, **fields)
-    return rig.ask(handle_metadata, body, ApiKey.METADATA, version).answer
+    return rig.ask(handle_metadata, body, ApiKey.METADATA).answer
 
 
 def test_all_topics_with_their_leaders_and_the_brokers_that_run() -> None:
@@ -154,6 +154,3 @@ def test_a_coordinator_is_the_leader_of_its_key_s_partition(version: int) -> Non
         leader = rig.cluster.image.partition("__consumer_offsets", 3)
         assert leader is not None
         assert (found.error_code, found.node_id, found.port) == (0, leader.leader, 9000 + leader.leader)
-
-
-# DescribeCluster

@@ -82,9 +82,10 @@ def test_replicas_as_they_are_assigned() -> None:
 # CreatePartitions
 
 
-def grown(rig: Rig, *topics: CreatePartitionsTopic, version: int = 3, validate_only: bool = False) -> list[tuple[str, int]]:
-    body = CreatePartitionsRequest(topics, validate_only=validate_only)
-    results: Any = rig.ask(handle_create_partitions, body, ApiKey.CREATE_PARTITIONS, version).answer.results
+def grown(rig: Rig, *topics: CreatePartitionsTopic, version: int = 3) -> list[tuple[str, int]]:
+    results: Any = rig.ask(
+        handle_create_partitions, CreatePartitionsRequest(topics), ApiKey.CREATE_PARTITIONS, version
+    ).answer.results
     return [(result.name, result.error_code) for result in results]
 
 
@@ -121,27 +122,14 @@ def test_by_name_and_by_id_it_is_gone_with_its_logs() -> None:
 
 # DeleteRecords
 
-Result = tuple[int, int, int]
 
-
-def records_deleted(
-    rig: Rig, *asked: tuple[str, list[tuple[int, int]]], version: int = 2, broker: int = 1
-) -> dict[str, list[Result]]:
-    """Partition, new start and error code, by topic."""
-    topics = [DeleteRecordsTopic(name, [DeleteRecordsPartition(*each) for each in partitions]) for name, partitions in asked]
-    body = DeleteRecordsRequest(topics)
-    answer = rig.ask(handle_delete_records, body, ApiKey.DELETE_RECORDS, version, broker=broker).answer
-    return {
-        topic.name: [(result.partition_index, result.low_watermark, result.error_code) for result in topic.partitions]
-        for topic in answer.topics
-    }
-
-
-def test_only_the_leader_does_it() -> None:
+def test_only_the_leader_deletes_records() -> None:
     with Rig(brokers=2) as rig:
         rig.cluster.create_topic("t", assignments=[(0, [1])])
-
-        assert records_deleted(rig, ("t", [(0, 0)]), broker=2) == {"t": [(0, -1, ErrorCode.NOT_LEADER_OR_FOLLOWER)]}
+        body = DeleteRecordsRequest([DeleteRecordsTopic("t", [DeleteRecordsPartition(0, 0)])])
+        (topic,) = rig.ask(handle_delete_records, body, ApiKey.DELETE_RECORDS, broker=2).answer.topics
+        (told,) = topic.partitions
+        assert (told.low_watermark, told.error_code) == (-1, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
 # DescribeLogDirs

@@ -83,6 +83,23 @@ def stored(log: UnifiedLog, isolation: IsolationLevel = UNCOMMITTED, start: int 
     return found
 
 
+def committed_values(log: UnifiedLog) -> list[bytes | None]:
+    """As a consumer that reads committed does it: it drops what the answers call aborted."""
+    found: list[bytes | None] = []
+    offset = log.log_start_offset
+    while batches := stored(log, COMMITTED, offset)[:1]:
+        (one,) = batches
+        aborted = log.read(offset, 1, COMMITTED).aborted_transactions
+        assert aborted is not None
+        hidden = one.is_transactional and any(
+            txn.producer_id == one.producer_id and txn.first_offset <= one.base_offset for txn in aborted
+        )
+        rows = [] if hidden or one.is_control else one.records()
+        found += [record.value for record in rows if record.offset >= log.log_start_offset]
+        offset = one.last_offset + 1
+    return found
+
+
 def values(batches: Sequence[FetchedBatch]) -> list[bytes | None]:
     return [record.value for one in batches if not one.is_control for record in one.records()]
 

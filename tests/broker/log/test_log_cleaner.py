@@ -24,8 +24,8 @@ COMPACT = LogConfig(compact=True, delete=False, segment_bytes=2000)
 Row = tuple[bytes, bytes | None]
 
 
-def put(log: UnifiedLog, *rows: Row, timestamp: int = NOW, **fields: int) -> int:
-    data = small_batch([NewRecord(key, value, timestamp) for key, value in rows], **fields)  # type: ignore[arg-type]
+def put(log: UnifiedLog, *rows: Row, **fields: int) -> int:
+    data = small_batch([NewRecord(key, value, NOW) for key, value in rows], **fields)  # type: ignore[arg-type]
     return log.append_as_leader(data, 0).base_offset
 
 

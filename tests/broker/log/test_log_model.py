@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from spark_kafka_sink.broker.log.batch import EndTransactionMarker
 from spark_kafka_sink.broker.log.log_config import LogConfig
 from spark_kafka_sink.broker.log.unified_log import UnifiedLog
-from tests.broker.log.logs import COMMITTED, NOW, UNCOMMITTED, batch, open_log, stored
+from tests.broker.log.logs import NOW, UNCOMMITTED, batch, committed_values, open_log, stored
 
 pytestmark = pytest.mark.slow
 
@@ -153,7 +153,7 @@ class LogMachine(RuleBasedStateMachine):
         for log in self.logs:
             read = [record for one in stored(log) if not one.is_control for record in one.records()]
             assert [record.value for record in read if record.offset >= log.log_start_offset] == self.model.visible()
-            assert committed_records(log) == self.model.committed()
+            assert committed_values(log) == self.model.committed()
 
     @invariant()
     def same_bytes(self) -> None:
@@ -161,21 +161,6 @@ class LogMachine(RuleBasedStateMachine):
         start = self.model.start
         reads = [b"".join(log.read(start, 1_000_000, UNCOMMITTED).records) for log in self.logs]
         assert reads[0] == reads[1]
-
-
-def committed_records(log: UnifiedLog) -> list[bytes | None]:
-    found: list[bytes | None] = []
-    offset = log.log_start_offset
-    while batches := stored(log, COMMITTED, offset)[:1]:
-        (one,) = batches
-        aborted = log.read(offset, 1, COMMITTED).aborted_transactions or []
-        hidden = one.is_transactional and any(
-            txn.producer_id == one.producer_id and txn.first_offset <= one.base_offset for txn in aborted
-        )
-        rows = [] if hidden or one.is_control else one.records()
-        found += [record.value for record in rows if record.offset >= log.log_start_offset]
-        offset = one.last_offset + 1
-    return found
 
 
 TestLogMachine = LogMachine.TestCase

@@ -12,7 +12,7 @@ from spark_kafka_sink.broker.log.log_config import LogConfig
 from spark_kafka_sink.broker.log.log_types import LogAppendInfo
 from spark_kafka_sink.broker.log.unified_log import UnifiedLog
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from tests.broker.log.logs import COMMITTED, UNCOMMITTED, batch, failing, open_log, opened, stored, values
+from tests.broker.log.logs import COMMITTED, UNCOMMITTED, batch, committed_values, failing, open_log, opened
 
 
 def write(log: UnifiedLog, producer: int, sequence: int, value: bytes = b"v", epoch: int = 0) -> LogAppendInfo:
@@ -22,19 +22,6 @@ def write(log: UnifiedLog, producer: int, sequence: int, value: bytes = b"v", ep
 
 def end(log: UnifiedLog, producer: int, *, commit: bool, epoch: int = 0, coordinator: int = 0) -> LogAppendInfo:
     return log.append_control(EndTransactionMarker(producer, epoch, commit, coordinator), 0)
-
-
-def committed_values(log: UnifiedLog) -> list[bytes | None]:
-    """As a consumer that reads committed does it: it drops what the answers call aborted."""
-    found, offset = [], log.log_start_offset
-    while batches := stored(log, COMMITTED, offset)[:1]:
-        (one,) = batches
-        aborted = log.read(offset, 1, COMMITTED).aborted_transactions
-        assert aborted is not None
-        hidden = one.is_transactional and any(txn.producer_id == one.producer_id for txn in aborted)
-        found += [] if hidden else values([one])
-        offset = one.last_offset + 1
-    return found
 
 
 @pytest.mark.parametrize("segment_bytes", [10_000, 200])

@@ -20,13 +20,12 @@ def framed(message: bytes) -> bytes:
     return struct.pack(">i", len(message)) + message
 
 
-def request_frame(key: ApiKey, version: int, body: Message, *, correlation_id: int = 1, client_id: str = "test") -> bytes:
-    return framed(b"".join(encode_request(ALL_APIS[key], version, correlation_id, client_id, body)))
+def request_frame(key: ApiKey, version: int, body: Message, *, correlation_id: int = 1) -> bytes:
+    return framed(b"".join(encode_request(ALL_APIS[key], version, correlation_id, "test", body)))
 
 
-def api_versions_frame(correlation_id: int = 1, version: int = 3) -> bytes:
-    body = ApiVersionsRequest("test", "1.0")
-    return request_frame(ApiKey.API_VERSIONS, version, body, correlation_id=correlation_id)
+def api_versions_frame(correlation_id: int = 1) -> bytes:
+    return request_frame(ApiKey.API_VERSIONS, 3, ApiVersionsRequest("test", "1.0"), correlation_id=correlation_id)
 
 
 class Client:
@@ -42,6 +41,12 @@ class Client:
         except OSError:
             self.socket.close()
             raise
+
+    @classmethod
+    def at(cls, bootstrap_servers: str) -> Self:
+        """Connected to the first of them."""
+        host, port = bootstrap_servers.split(",", maxsplit=1)[0].rsplit(":", 1)
+        return cls(int(port), host)
 
     def __enter__(self) -> Self:
         return self

@@ -50,10 +50,8 @@ class Blocking:
     def __init__(self) -> None:
         self.release = threading.Event()
         self.entered = threading.Semaphore(0)
-        self.numbers: list[int] = []
 
     def __call__(self, _services: BrokerServices, request: Request) -> Message:
         self.entered.release()
         assert self.release.wait(30)
-        self.numbers.append(number_of(request))
         return HeartbeatResponse()

@@ -9,7 +9,7 @@ from typing import Any, Self
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.broker_services import BrokerServices, SharedServices
 from spark_kafka_sink.broker.handlers.common import Handler
-from spark_kafka_sink.broker.kafka_apis import Faults, KafkaApis
+from spark_kafka_sink.broker.kafka_apis import KafkaApis
 from spark_kafka_sink.broker.network.kafka_request_handler_pool import KafkaRequestHandlerPool
 from spark_kafka_sink.broker.network.listener import Listener
 from spark_kafka_sink.broker.network.socket_server import SocketServer
@@ -32,11 +32,10 @@ class Server:
         handlers: Mapping[ApiKey, Handler] | None = None,
         *,
         listeners: Sequence[Listener] = (Listener(),),
-        faults: Faults | None = None,
         **config: Any,
     ) -> None:
         broker = services(**config)
-        self.apis = KafkaApis(broker, handlers=handlers or {}, faults=faults)
+        self.apis = KafkaApis(broker, handlers=handlers or {})
         self.sockets = SocketServer(broker.config, served=self.apis.served, listeners=listeners)
         self.pool = KafkaRequestHandlerPool(0, self.sockets.request_channel, self.apis.handle, broker.config.num_io_threads)
         self._clients: list[Client] = []

@@ -14,9 +14,9 @@ from tests.broker.network.servers import Server
 from tests.waiting import wait_until
 
 
-def let_the_processor_turn(other: Client, turns: int = 20) -> None:
-    """So many requests of another connection of the same Processor: after them it has looked at every socket so often."""
-    for _ in range(turns):
+def let_the_processor_turn(other: Client) -> None:
+    """Requests of another connection of the same Processor: after them it has looked at every socket so often."""
+    for _ in range(20):
         other.api_versions()
 
 

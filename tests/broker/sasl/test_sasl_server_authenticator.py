@@ -85,16 +85,6 @@ def test_a_mechanism_that_is_not_there() -> None:
     assert len(admitted(login)[Admission.CLOSE]) == 4
 
 
-def test_plain_says_what_is_no_secret() -> None:
-    login = authenticator()
-    login.handshake("PLAIN", 0)
-
-    assert refused(lambda: login.authenticate(b"\0alice\0wrong", 0)) == (
-        ErrorCode.SASL_AUTHENTICATION_FAILED,
-        "Authentication failed: Invalid username or password",
-    )
-
-
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
 def test_scram_says_the_same_of_a_wrong_user_and_a_wrong_password(mechanism: str) -> None:
     said = []

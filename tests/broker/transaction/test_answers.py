@@ -21,8 +21,7 @@ E = ErrorCode
 @pytest.fixture
 def txn(kafka: Kafka, new_topic: NewTopic) -> Iterator[Transactor]:
     topic = new_topic(2)
-    host, port = kafka.bootstrap_servers.split(",")[0].rsplit(":", 1)
-    with Client(int(port), host) as client:
+    with Client.at(kafka.bootstrap_servers) as client:
         found = Transactor(client, topic, topic)
         found.find()
         yield found

@@ -24,18 +24,13 @@ def brokers() -> Iterator[EmbeddedBroker]:
         yield cluster
 
 
-def connected(brokers: EmbeddedBroker, broker_id: int) -> Client:
-    host, port = brokers.address(broker_id).rsplit(":", 1)
-    return Client(int(port), host)
-
-
 def coordinator(brokers: EmbeddedBroker) -> int:
     return brokers.cluster.coordinator(CoordinatorType.TRANSACTION, "t")
 
 
 def test_the_other_broker_is_not_its_coordinator(brokers: EmbeddedBroker) -> None:
     own = coordinator(brokers)
-    with connected(brokers, own) as right, connected(brokers, 3 - own) as wrong:
+    with Client.at(brokers.address(own)) as right, Client.at(brokers.address(3 - own)) as wrong:
         asked, other = Transactor(right, "t", "topic"), Transactor(wrong, "t", "topic")
         producer = asked.init().producer
         assert other.init().code is E.NOT_COORDINATOR
@@ -50,14 +45,14 @@ def test_the_other_broker_is_not_its_coordinator(brokers: EmbeddedBroker) -> Non
 
 def test_a_transaction_goes_on_with_another_coordinator(brokers: EmbeddedBroker) -> None:
     own = coordinator(brokers)
-    with connected(brokers, own) as first:
+    with Client.at(brokers.address(own)) as first:
         producer = Transactor(first, "t", "topic").init().producer
         assert Transactor(first, "t", "topic").add(producer, 0) == [E.NONE]
         topic = brokers.cluster.internal_topic("__transaction_state")
         for partition in topic.partitions:
             brokers.move_leader(topic.name, partition.index, 3 - own)
         assert Transactor(first, "t", "topic").commit(producer).code is E.NOT_COORDINATOR
-    with connected(brokers, 3 - own) as second:
+    with Client.at(brokers.address(3 - own)) as second:
         moved = Transactor(second, "t", "topic")
         assert moved.state() == "Ongoing"
         assert moved.commit(producer, version=4).code is E.NONE
@@ -67,6 +62,6 @@ def test_a_transaction_goes_on_with_another_coordinator(brokers: EmbeddedBroker)
 def test_any_broker_gives_ids_to_idempotent_producers(brokers: EmbeddedBroker) -> None:
     given = set()
     for broker_id in brokers.broker_ids:
-        with connected(brokers, broker_id) as client:
+        with Client.at(brokers.address(broker_id)) as client:
             given.add(Transactor(client, "t", "topic").init_idempotent().producer.producer_id)
     assert len(given) == 2

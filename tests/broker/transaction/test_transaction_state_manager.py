@@ -18,8 +18,7 @@ def test_kafka_reads_them(tmp_path: Path) -> None:
     config = BrokerConfig(data_dir=tmp_path, transaction_state_log_num_partitions=1)
     with EmbeddedBroker(config=config) as broker:
         topic = broker.create_topic("topic", 2)
-        host, port = broker.bootstrap_servers.rsplit(":", 1)
-        with Client(int(port), host) as client:
+        with Client.at(broker.bootstrap_servers) as client:
             txn = Transactor(client, "my-id", topic)
             who = txn.init().producer
             txn.produce(who, partition=1)

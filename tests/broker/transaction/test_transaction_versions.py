@@ -20,10 +20,9 @@ E = ErrorCode
 
 @pytest.fixture
 def txn(version: int) -> Iterator[Transactor]:
-    with EmbeddedBroker(config=BrokerConfig(transaction_version=version)) as broker:
-        host, port = broker.bootstrap_servers.rsplit(":", 1)
-        with Client(int(port), host) as client:
-            yield Transactor(client, "t", broker.create_topic("topic", 2))
+    config = BrokerConfig(transaction_version=version)
+    with EmbeddedBroker(config=config) as broker, Client.at(broker.bootstrap_servers) as client:
+        yield Transactor(client, "t", broker.create_topic("topic", 2))
 
 
 def next_epoch(producer: ProducerIdAndEpoch) -> ProducerIdAndEpoch:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from spark_kafka_sink.broker.transaction.transaction_metadata import ProducerIdAndEpoch
@@ -49,20 +50,17 @@ class Transactor:
     def find(self) -> None:
         """Until there are coordinators of the id and of the group of the same name, and leaders of the topic."""
         for kind in (1, 0):
-            self._find(FindCoordinatorRequest(key=self.identity, key_type=kind))
+            request = FindCoordinatorRequest(key=self.identity, key_type=kind)
+            until(partial(self._found, request), lambda code: bool(code == ErrorCode.NONE), "a coordinator")
         until(lambda: self.describe().error_code, lambda code: code not in _NOT_YET, "a coordinator that is loaded")
         for partition in (0, 1):
-            self._find_leader(partition)
+            until(partial(self._fetch_code, partition), lambda code: bool(code == ErrorCode.NONE), "a leader")
 
-    def _find_leader(self, partition: int) -> None:
-        until(lambda: self._fetched(partition).error_code, lambda code: bool(code == ErrorCode.NONE), "a leader")
+    def _fetch_code(self, partition: int) -> Any:
+        return self._fetched(partition).error_code
 
-    def _find(self, request: FindCoordinatorRequest) -> None:
-        until(
-            lambda: self.ask(ApiKey.FIND_COORDINATOR, 3, request).error_code,
-            lambda code: bool(code == ErrorCode.NONE),
-            "a coordinator",
-        )
+    def _found(self, request: FindCoordinatorRequest) -> Any:
+        return self.ask(ApiKey.FIND_COORDINATOR, 3, request).error_code
 
     def settled(self, ask: Callable[[], Answer]) -> Answer:
         """The answer when the markers are written, or the coordinator is ready."""
@@ -86,10 +84,9 @@ class Transactor:
         body = self.ask(ApiKey.INIT_PRODUCER_ID, version, request)
         return Answer(ErrorCode(body.error_code), ProducerIdAndEpoch(body.producer_id, body.producer_epoch))
 
-    def add(self, who: ProducerIdAndEpoch, *partitions: int, topic: str | None = None, version: int = 3) -> list[ErrorCode]:
+    def add(self, who: ProducerIdAndEpoch, *partitions: int, version: int = 3) -> list[ErrorCode]:
         """One code for each partition."""
-        topics = [transactions.AddPartitionsToTxnTopic(topic or self.topic, partitions)]
-        return self.add_topics(who, topics, version)
+        return self.add_topics(who, [transactions.AddPartitionsToTxnTopic(self.topic, partitions)], version)
 
     def add_topics(
         self, who: ProducerIdAndEpoch, topics: Sequence[transactions.AddPartitionsToTxnTopic], version: int = 3

@@ -18,15 +18,6 @@ def queue(send, most: int = 1000, may_drop=lambda event: False) -> EventQueue[st
     return EventQueue("Test", send, may_drop, most, quiet=NOISY)
 
 
-def test_events_are_sent_in_order() -> None:
-    sent: list[str] = []
-    one = queue(sent.append)
-    for event in "abc":
-        one.put(event)
-    assert one.stop(WAIT_S) == 0
-    assert sent == ["a", "b", "c"]
-
-
 def test_a_slow_receiver_delays_only_the_stop_and_that_has_a_deadline(caplog: pytest.LogCaptureFixture) -> None:
     release = threading.Event()
     one = queue(lambda event: release.wait())

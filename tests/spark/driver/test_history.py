@@ -37,10 +37,6 @@ def test_a_latency_is_the_upper_bound_of_its_bucket(fraction: float, bound: floa
     assert ack_latency_ms(report(), fraction) == bound
 
 
-def test_there_is_no_latency_of_nothing() -> None:
-    assert str(ack_latency_ms(DeliveryReport(), 0.5)) == "nan"
-
-
 def test_a_batch_reads_as_one_line() -> None:
     counts = report(records=12_000, bytes=3_400_000, retries=1, commits=1, commit_ms=40, throttled_ms=500)
     counts.bad_rows, counts.dead_letters = {"header": 2}, 2

@@ -66,12 +66,6 @@ def test_nothing_is_held_longer_than_the_linger_time_once_something_comes() -> N
     assert next(given).topic == "t3"
 
 
-def test_without_linger_nothing_is_held() -> None:
-    given = iter([records(b"a"), records(b"b")])
-    assert next(coalesced(given, enough=1000, linger_ms=0)) == ("t", [b"a"])
-    assert len(list(given)) == 1
-
-
 def test_what_is_held_keeps_the_batch_that_it_was_cut_from_no_longer_alive() -> None:
     before = pa.total_allocated_bytes()
     held: list[int] = []

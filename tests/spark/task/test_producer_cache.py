@@ -62,11 +62,6 @@ def open_and_close(cache: ProducerCache, *configs: ProducerConfig) -> None:
             pass
 
 
-def test_equal_settings_share_a_producer_over_tasks(cache: ProducerCache, config: ProducerConfig, made: list[Producer]) -> None:
-    open_and_close(cache, config, replace(config))
-    assert len(made) == 1
-
-
 def test_an_idle_producer_closes_itself_and_is_replaced(
     cache: ProducerCache, config: ProducerConfig, made: list[Producer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
