@@ -247,13 +247,6 @@ def test_an_answer_of_half_a_megabyte_is_too_large_before_the_login_and_not_afte
         assert not rig.client.is_unavailable(1)
 
 
-def test_a_server_that_says_nothing_but_yes_to_a_login_is_believed_only_if_the_mechanism_is(broker: EmbeddedBroker) -> None:
-    mechanism = Mechanism()
-    with logging_in(broker, mechanism) as rig:
-        broker.faults.answer(ApiKey.SASL_AUTHENTICATE, lambda _body: SaslAuthenticateResponse(auth_bytes=b"wrong"))
-        assert "does not know the password either" in rejected(rig).message
-
-
 def test_mechanisms_of_a_server_that_lists_none(broker: EmbeddedBroker, mechanism: Mechanism) -> None:
     with logging_in(broker, mechanism) as rig:
         none = SaslHandshakeResponse(ErrorCode.UNSUPPORTED_SASL_MECHANISM)

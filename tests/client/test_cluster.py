@@ -10,8 +10,6 @@ import uuid
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from spark_kafka_sink.client.cluster import CONFIRMED_AFTER_MS, Cluster, Node, TopicIds, TopicMetadata, merge_partitions
 from spark_kafka_sink.protocol.apis.metadata import MetadataResponsePartition
@@ -50,9 +48,6 @@ def test_a_snapshot_does_not_follow_what_it_was_made_of() -> None:
 
 
 # Leader epochs
-
-# A busy machine is no failure.
-unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 OTHER_ID = uuid.UUID(int=2)
 
@@ -120,15 +115,6 @@ def test_partitions_out_of_range_are_left_out() -> None:
     assert merge(odd, None) == [(1, 0), (-1, -1), (-1, -1)]
 
 
-@unhurried
-@given(st.permutations(range(6)))
-def test_the_newest_epoch_stays_in_any_order_of_answers(epochs: list[int]) -> None:
-    seen: TopicMetadata | None = None
-    for epoch in epochs:
-        seen = merge_partitions(answers((100 + epoch, epoch)), ID, seen, reliable_epochs=True)
-    assert seen == known((105, 5))
-
-
 @every(
     "partition, epoch, newer",
     [(0, 6, True), (0, 5, False), (0, 4, False), (1, 9, False), (-1, 9, False)],
@@ -166,26 +152,23 @@ def test_an_answer_without_an_id_changes_nothing() -> None:
     assert not ids.is_made_again(1)
 
 
-def test_a_topic_that_always_had_one_id_was_not_made_again() -> None:
-    assert not told((OLD, "one", 0), (OLD, "two", 10 * CONFIRMED_AFTER_MS)).is_made_again(1)
-
-
-def test_one_answer_is_not_enough() -> None:
-    assert not told((OLD, "one", 0), (NEW, "one", 1)).is_made_again(1)
-
-
-def test_of_two_brokers_both_have_to_say_it() -> None:
-    assert not told((OLD, "one", 0), (NEW, "one", 1), (NEW, "one", 2)).is_made_again(2)
-    assert told((OLD, "one", 0), (NEW, "one", 1), (NEW, "two", 2)).is_made_again(2)
-
-
-def test_the_only_broker_of_a_cluster_has_to_say_it_twice() -> None:
-    assert told((OLD, "one", 0), (NEW, "one", 1), (NEW, "one", 2)).is_made_again(1)
-
-
-def test_one_of_several_brokers_has_to_say_it_for_a_while() -> None:
-    assert not told((OLD, "one", 0), (NEW, "one", 1), (NEW, "one", CONFIRMED_AFTER_MS)).is_made_again(3)
-    assert told((OLD, "one", 0), (NEW, "one", 1), (NEW, "one", CONFIRMED_AFTER_MS + 1)).is_made_again(3)
+@pytest.mark.parametrize(
+    ("later", "brokers", "made_again"),
+    [
+        pytest.param([(OLD, "two", 10 * CONFIRMED_AFTER_MS)], 1, False, id="always one id"),
+        pytest.param([(NEW, "one", 1)], 1, False, id="one answer"),
+        pytest.param([(NEW, "one", 1), (NEW, "one", 2)], 1, True, id="the only broker, twice"),
+        pytest.param([(NEW, "one", 1), (NEW, "one", 2)], 2, False, id="one of two"),
+        pytest.param([(NEW, "one", 1), (NEW, "two", 2)], 2, True, id="both of two"),
+        pytest.param([(NEW, "one", 1), (NEW, "one", CONFIRMED_AFTER_MS)], 3, False, id="one of several"),
+        pytest.param([(NEW, "one", 1), (NEW, "one", CONFIRMED_AFTER_MS + 1)], 3, True, id="one of several for a while"),
+        pytest.param([(NEW, "one", 1), (NEW, "two", 2), (NEWER, "one", 3)], 2, False, id="a further id"),
+    ],
+)
+def test_a_topic_was_made_again_once_that_is_certain(
+    later: list[tuple[uuid.UUID, str, int]], brokers: int, made_again: bool
+) -> None:
+    assert told((OLD, "one", 0), *later).is_made_again(brokers) is made_again
 
 
 def test_a_broker_that_says_otherwise_begins_it_anew() -> None:
@@ -195,7 +178,3 @@ def test_a_broker_that_says_otherwise_begins_it_anew() -> None:
     assert not ids.is_made_again(3)
     ids.take(NEW, "two", CONFIRMED_AFTER_MS + 1)
     assert ids.is_made_again(3)
-
-
-def test_each_further_id_has_to_be_confirmed() -> None:
-    assert not told((OLD, "one", 0), (NEW, "one", 1), (NEW, "two", 2), (NEWER, "one", 3)).is_made_again(2)

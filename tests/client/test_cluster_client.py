@@ -215,16 +215,6 @@ def test_connections_that_were_cut_between_two_requests_are_made_again(proxied_k
         assert client.ask_any(DESCRIBE_CLUSTER, CLUSTER, soon()).error_code == 0
 
 
-def test_an_answer_that_was_cut_off_is_asked_for_again(proxied_kafka: ProxiedKafka) -> None:
-    with client_of(proxied_kafka.proxy.address) as client:
-        client.ask_any(DESCRIBE_CLUSTER, CLUSTER, soon())
-        proxied_kafka.proxy.cut_after(10, "to_client")
-        (lost,) = client.try_many([ClusterRequest(None, DESCRIBE_CLUSTER, CLUSTER)], soon())
-
-        assert isinstance(lost, DisconnectedError)
-        assert client.ask_any(DESCRIBE_CLUSTER, CLUSTER, soon()).error_code == 0
-
-
 def test_a_version_that_a_broker_does_not_speak_is_an_error_at_once(client: ClusterClient) -> None:
     with pytest.raises(UnsupportedVersionError, match=r"supports FIND_COORDINATOR v0 to v\d, but this client v90"):
         client.ask_any(

@@ -223,13 +223,6 @@ def test_a_leader_that_a_broker_behind_names_is_not_taken() -> None:
     assert (of.fetch().leader("orders", 0), of.fetch().leader_epoch("orders", 0)) == (2, 6)
 
 
-def test_a_topic_that_was_made_anew_starts_with_its_own_epochs() -> None:
-    of = metadata()
-    answer(of, topic("orders", (2, 6), (2, 6)))
-    answer(of, topic("orders", (1, 0), topic_id=uuid.UUID(int=2)))
-    assert (of.fetch().leader_epoch("orders", 0), of.fetch().partition_count("orders")) == (0, 1)
-
-
 @pytest.mark.fault("metadata", "stale topic id")
 @pytest.mark.parametrize("deletion_seen", [True, False])
 def test_a_topic_that_was_deleted_does_not_come_back_from_a_broker_that_has_not_heard_of_it(deletion_seen: bool) -> None:
@@ -335,14 +328,6 @@ def test_an_answer_without_a_topic_id_says_nothing_of_a_deletion() -> None:
     answer(of, topic("orders", (1, 7), topic_id=ZERO_UUID), version=9)
     answer(of, topic("orders", (2, 8)))
     assert (of.fetch().topic_id("orders"), of.fetch().leader("orders", 0)) == (ID, 2)
-
-
-def test_an_error_between_two_answers_does_not_let_an_old_leader_back() -> None:
-    of = metadata()
-    answer(of, topic("orders", (2, 6)))
-    answer(of, topic("orders", error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-    answer(of, topic("orders", (1, 5)))
-    assert of.fetch().leader("orders", 0) == 2
 
 
 @pytest.mark.parametrize(("version", "epoch"), [(8, None), (9, 5)])

@@ -11,7 +11,6 @@ from dataclasses import replace
 import pytest
 
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
-from spark_kafka_sink.network.channel import Address
 from spark_kafka_sink.protocol.api import ApiKey
 from tests.client.rig import Rig, naming, speaking
 from tests.waiting import HOUR_MS, until
@@ -126,17 +125,6 @@ def test_of_nodes_without_a_connection_the_one_tried_longest_ago_is_next(broker:
 def test_while_known_brokers_may_live_the_bootstrap_servers_are_not_asked(broker: EmbeddedBroker) -> None:
     with Rig(broker, bootstrap=(2,), known=ONE) as rig:
         assert {rig.client.least_loaded_node(rig.now_ms) for _ in range(20)} == {1}
-
-
-def test_a_bootstrap_server_whose_name_does_not_resolve_is_a_failed_attempt(broker: EmbeddedBroker) -> None:
-    def no_such_name(host: str, port: int) -> list[Address]:
-        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-
-    with Rig(broker, bootstrap=ONE, known=(), resolver=no_such_name) as rig:
-        rig.metadata.due_in_ms = 0
-        rig.poll()
-        error = f"could not connect to {broker.address(1)}: Name or service not known"
-        assert rig.metadata.failures == [(f"bootstrap server {broker.address(1)}", error)]
 
 
 def test_a_connection_under_way_is_waited_for_before_another_is_made(broker: EmbeddedBroker) -> None:

@@ -58,17 +58,6 @@ def test_buffer_sizes_are_set_where_they_are_given(listener: socket.socket) -> N
     system.close()
 
 
-def test_what_is_sent_on_one_end_is_received_on_the_other(pair: tuple[PlainChannel, socket.socket]) -> None:
-    channel, far_end = pair
-    assert channel.send([b"ab", bytearray(b"cd"), memoryview(b"ef")]) == 6
-    assert far_end.recv(100) == b"abcdef"
-    far_end.sendall(b"xyz")
-    select.select([channel], [], [], 5)
-    buffer = bytearray(10)
-    assert channel.recv_into(memoryview(buffer)) == 3
-    assert buffer[:3] == b"xyz"
-
-
 def test_nothing_to_read_and_the_end_of_the_stream_are_told_apart(pair: tuple[PlainChannel, socket.socket]) -> None:
     channel, far_end = pair
     assert channel.recv_into(memoryview(bytearray(1))) is None
@@ -81,21 +70,6 @@ def test_sending_into_a_full_socket_takes_nothing_and_does_not_wait(pair: tuple[
     channel, _ = pair
     megabyte = bytes(1 << 20)
     assert any(channel.send([megabyte]) == 0 for _ in range(1000))
-
-
-def test_a_refused_connection_is_an_error_at_the_latest_when_it_is_finished(listener: socket.socket) -> None:
-    address = address_of(listener)
-    listener.close()
-    with pytest.raises(ConnectionRefusedError):
-        connect_and_finish(address)
-
-
-def connect_and_finish(address: Address) -> None:
-    channel = PlainChannel.connect(address)
-    try:
-        finished(channel)
-    finally:
-        channel.close()
 
 
 def test_a_connection_that_met_itself_counts_as_refused() -> None:

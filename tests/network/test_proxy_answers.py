@@ -211,16 +211,8 @@ def test_the_socket_is_handed_on_after_the_handshake(scheme: str) -> None:
 # Refusals
 
 
-def socks_error(far: FarEnd, answer: bytes, login: tuple[str, str | None] = NO_LOGIN) -> Exception:
-    channel = far.channel("socks5h", login=login)
-    channel.handshake()
-    with pytest.raises((OSError, AuthenticationError)) as error:
-        far.says(channel, answer)
-    return error.value
-
-
-def http_error(far: FarEnd, answer: bytes, login: tuple[str, str | None] = NO_LOGIN) -> Exception:
-    channel = far.channel("http", login=login)
+def error_of(far: FarEnd, scheme: str, answer: bytes, login: tuple[str, str | None] = NO_LOGIN) -> Exception:
+    channel = far.channel(scheme, login=login)
     channel.handshake()
     with pytest.raises((OSError, AuthenticationError)) as error:
         far.says(channel, answer)
@@ -243,7 +235,7 @@ def http_error(far: FarEnd, answer: bytes, login: tuple[str, str | None] = NO_LO
 )
 def test_replies_of_socks_are_told_in_words(code: int, text: str, for_good: bool) -> None:
     with closing(FarEnd()) as far:
-        error = socks_error(far, b"\x05\x00\x05" + bytes([code]))
+        error = error_of(far, "socks5h", b"\x05\x00\x05" + bytes([code]))
         assert f"answered: {text} (SOCKS reply {code})" in str(error)
         assert isinstance(error, AuthenticationError) is for_good
 
@@ -262,7 +254,7 @@ def test_replies_of_socks_are_told_in_words(code: int, text: str, for_good: bool
 )
 def test_wrong_answers_of_socks_name_proxy_and_broker(answer: bytes, text: str) -> None:
     with closing(FarEnd()) as far:
-        error = socks_error(far, answer)
+        error = error_of(far, "socks5h", answer)
         assert isinstance(error, AuthenticationError)
         assert error.message.startswith(f"could not connect to b1.example:9092: the proxy socks5h://127.0.0.1:{far.port} ")
         assert text in error.message
@@ -278,7 +270,7 @@ def test_wrong_answers_of_socks_name_proxy_and_broker(answer: bytes, text: str) 
 )
 def test_a_login_that_socks_refuses_is_an_error_at_once(answer: bytes, text: str) -> None:
     with closing(FarEnd()) as far:
-        error = socks_error(far, answer, login=LOGIN)
+        error = error_of(far, "socks5h", answer, login=LOGIN)
         assert isinstance(error, AuthenticationError)
         assert text in error.message
         assert "p:ss" not in error.message
@@ -301,14 +293,14 @@ def test_a_login_that_socks_refuses_is_an_error_at_once(answer: bytes, text: str
 )
 def test_http_statuses_are_told(answer: str, text: str, for_good: bool) -> None:
     with closing(FarEnd()) as far:
-        error = http_error(far, f"HTTP/1.1 {answer}\r\nServer: squid\r\n\r\n<html>".encode())
+        error = error_of(far, "http", f"HTTP/1.1 {answer}\r\nServer: squid\r\n\r\n<html>".encode())
         assert text in str(error)
         assert isinstance(error, AuthenticationError) is for_good
         assert str(error).isprintable()
 
 
 def test_a_login_that_http_refuses_is_an_error_at_once(far: FarEnd) -> None:
-    error = http_error(far, b"HTTP/1.1 407 No\r\nProxy-Authenticate: Basic\r\n\r\n", login=LOGIN)
+    error = error_of(far, "http", b"HTTP/1.1 407 No\r\nProxy-Authenticate: Basic\r\n\r\n", login=LOGIN)
     assert isinstance(error, AuthenticationError)
     assert error.message.endswith("HTTP status 407 Proxy Authentication Required. Check the user and password of proxy.url")
 
@@ -326,7 +318,7 @@ def test_a_login_that_http_refuses_is_an_error_at_once(far: FarEnd) -> None:
 )
 def test_wrong_answers_of_http_are_errors_at_once(answer: bytes, text: str) -> None:
     with closing(FarEnd()) as far:
-        error = http_error(far, answer)
+        error = error_of(far, "http", answer)
         assert isinstance(error, AuthenticationError)
         assert text in error.message
         assert len(error.message) < 300

@@ -177,23 +177,6 @@ def test_a_muted_connection_still_sends(ends: Ends) -> None:
     assert far.recv(100) == framed(b"out")
 
 
-def test_a_frame_that_comes_a_byte_at_a_time_is_given_once_it_is_whole(ends: Ends) -> None:
-    far = ends.connected()
-    stream = framed(b"slow")
-    for number, byte in enumerate(stream, start=1):
-        far.send(bytes([byte]))
-        result = ends.poll(20 if number < len(stream) else 5000)
-        assert received(result) == ([(1, b"slow")] if number == len(stream) else [])
-
-
-def test_another_thread_wakes_a_poll(ends: Ends) -> None:
-    ends.connected()
-    caller = threading.Timer(0.05, ends.selector.wakeup)
-    caller.start()
-    assert ends.poll(HOUR_MS) == PollResult()
-    caller.join()
-
-
 def test_a_call_before_the_poll_ends_it_at_once_and_only_that_one(ends: Ends) -> None:
     ends.selector.wakeup()
     ends.poll(HOUR_MS)

@@ -54,12 +54,6 @@ def test_frames_go_both_ways(ends: Ends, far: ssl.SSLSocket) -> None:
     assert received(ends.until(lambda result: bool(result.received))) == [(1, b"answer")]
 
 
-def test_frames_in_one_record_are_given_without_more_bytes_coming(ends: Ends, far: ssl.SSLSocket) -> None:
-    far.sendall(framed(b"a") + framed(b"b") + framed(b"c"))
-    messages = [received(ends.until(lambda result: bool(result.received))) for _ in range(3)]
-    assert messages == [[(1, b"a")], [(1, b"b")], [(1, b"c")]]
-
-
 def test_decrypted_frames_do_not_wait_for_a_long_write(ends: Ends, far: ssl.SSLSocket) -> None:
     far.sendall(framed(b"a") + framed(b"b") + framed(b"c"))
     assert received(ends.until(lambda result: bool(result.received))) == [(1, b"a")]
@@ -73,15 +67,6 @@ def test_decrypted_frames_do_not_wait_for_a_long_write(ends: Ends, far: ssl.SSLS
     assert result.sent == []
 
 
-def test_a_muted_connection_keeps_what_is_decrypted(ends: Ends, far: ssl.SSLSocket) -> None:
-    far.sendall(framed(b"a") + framed(b"b"))
-    ends.until(lambda result: bool(result.received))
-    ends.selector.mute(1)
-    assert ends.poll(20).received == []
-    ends.selector.unmute(1)
-    assert received(ends.poll(1000)) == [(1, b"b")]
-
-
 def test_an_idle_connection_does_not_keep_the_thread_busy(ends: Ends, far: ssl.SSLSocket) -> None:
     far.sendall(framed(b"a"))
     ends.until(lambda result: bool(result.received))
@@ -89,31 +74,6 @@ def test_an_idle_connection_does_not_keep_the_thread_busy(ends: Ends, far: ssl.S
     began = time.monotonic()
     assert ends.poll(60) == PollResult()
     assert time.monotonic() - began >= 0.055
-
-
-def test_a_refused_certificate_is_the_error_of_the_connection(ends: Ends, certificates: Certificates, tmp_path: Path) -> None:
-    plain = begun(ends, client_context(certificates))
-    context = server_context(certificates.of_others, tmp_path)
-
-    def serve() -> None:
-        with pytest.raises(OSError, match="UNKNOWN_CA"):
-            context.wrap_socket(plain, server_side=True)
-
-    server = threading.Thread(target=serve)
-    server.start()
-    error = ends.lost()
-    server.join(60)
-    assert isinstance(error, AuthenticationError)
-    assert "'Other Authority'" in error.message
-
-
-def test_a_server_that_leaves_during_the_handshake(ends: Ends, certificates: Certificates) -> None:
-    plain = begun(ends, client_context(certificates))
-    plain.shutdown(socket.SHUT_WR)
-    error = ends.lost()
-    assert not isinstance(error, AuthenticationError)
-    assert error.message.startswith("could not connect to 127.0.0.1:")
-    assert error.message.endswith(": it closed the connection during the handshake")
 
 
 def test_a_plain_client_at_a_tls_listener_is_told_so(ends: Ends, certificates: Certificates, tmp_path: Path) -> None:

@@ -75,13 +75,6 @@ def test_draining_without_a_signal_does_not_wait(wakeup: Wakeup) -> None:
     assert not is_signalled(wakeup)
 
 
-def test_another_thread_ends_the_wait(wakeup: Wakeup) -> None:
-    caller = threading.Thread(target=wakeup.wakeup)
-    caller.start()
-    assert is_signalled(wakeup, 60)
-    caller.join()
-
-
 def test_a_call_after_close_reaches_nobody_else() -> None:
     wakeup = Wakeup()
     wakeup.close()

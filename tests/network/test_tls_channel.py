@@ -7,7 +7,6 @@ import itertools
 import random
 import socket
 import ssl
-import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from selectors import EVENT_READ, EVENT_WRITE
@@ -19,6 +18,7 @@ from spark_kafka_sink.errors import AuthenticationError
 from spark_kafka_sink.network.channel import Buffer
 from spark_kafka_sink.network.frames import FrameWriter
 from spark_kafka_sink.network.tls_channel import JOINED, TlsChannel
+from tests.network.ends import reset
 from tests.network.tls_ends import TlsEnds, client_context, tcp_pair, wait
 from tests.security.certificates import Certificates, Identity, server_context
 
@@ -180,8 +180,7 @@ def test_closing_with_a_reader_that_is_gone_or_full_does_not_wait(setting: Setti
         pass
     ends.near.close()
     ends = setting.connected()
-    ends.far_socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    ends.far_socket.close()
+    reset(ends.far_socket)
     ends.near.close()
 
 
@@ -352,8 +351,7 @@ def test_a_connection_closed_during_the_handshake_is_an_end_of_the_stream(settin
 def test_a_connection_reset_during_the_handshake_is_an_error_of_the_system(setting: Setting) -> None:
     ends = setting.ends(plain=True)
     assert not ends.near.handshake()
-    ends.far_socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    ends.far_socket.close()
+    reset(ends.far_socket)
     wait(ends.near, EVENT_READ)
     with pytest.raises(ConnectionResetError):
         ends.near.handshake()
@@ -363,8 +361,7 @@ def test_a_connection_reset_before_the_handshake_leaves_no_socket(setting: Setti
     for data in (b"", b"\x16\x03\x01"):
         channel, client = accepted(setting)
         client.sendall(data)
-        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        client.close()
+        reset(client)
         wait(channel, EVENT_READ)
         with pytest.raises(ConnectionResetError):
             channel.handshake()

@@ -75,10 +75,6 @@ def test_missing_servers_are_named_as_the_user_writes_them() -> None:
         sink_options({"topic": "t"})
 
 
-def test_an_ill_typed_value_is_named_with_its_prefix() -> None:
-    assert "option kafka.linger.ms: 'soon' is not a whole number" in refused(kafka__linger__ms="soon")
-
-
 @pytest.mark.parametrize(
     ("name", "meant"),
     [

@@ -224,11 +224,6 @@ def test_an_idle_producer_stays_while_a_scope_is_open(kafka: Kafka, new_topic: N
     producer.close(10)
 
 
-def test_an_error_in_the_body_of_a_with_is_not_hidden_by_the_close() -> None:
-    with pytest.raises(KeyError), Producer({"bootstrap.servers": "127.0.0.1:1"}):
-        raise KeyError
-
-
 def test_a_close_beside_a_flush_lets_it_end_well(kafka: Kafka, new_topic: NewTopic) -> None:
     producer = producer_on(kafka, linger_ms=60_000)
     scope = producer.scope()

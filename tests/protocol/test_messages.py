@@ -11,7 +11,6 @@ from spark_kafka_sink.protocol.all_apis import ALL_APIS
 from spark_kafka_sink.protocol.apis.api_versions import API_VERSIONS, ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from spark_kafka_sink.protocol.apis.fetch import FETCH, FetchableTopicResponse, FetchResponse, PartitionData
 from spark_kafka_sink.protocol.apis.groups import HEARTBEAT, HeartbeatRequest
-from spark_kafka_sink.protocol.apis.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest, InitProducerIdResponse
 from spark_kafka_sink.protocol.apis.metadata import METADATA, MetadataRequest, MetadataRequestTopic
 from spark_kafka_sink.protocol.apis.produce import (
     PRODUCE,
@@ -111,11 +110,6 @@ class TestVersions:
         with pytest.raises(UnsupportedVersionError, match=r"MetadataRequest v3 has no field allow_auto_topic_creation.*False"):
             encode_request(METADATA, 3, 1, "c", MetadataRequest((), allow_auto_topic_creation=False))
 
-    def test_a_default_in_a_field_that_the_version_lacks_is_fine(self) -> None:
-        request = InitProducerIdRequest("tx", 1000)
-
-        assert decode_request(b"".join(encode_request(INIT_PRODUCER_ID, 2, 1, "c", request)))[1] == request
-
     def test_an_ignorable_value_is_left_out_where_the_version_lacks_it(self) -> None:
         encoded = encode_request(API_VERSIONS, 0, 1, "c", ApiVersionsRequest("sink", "1.0"))
 
@@ -211,11 +205,6 @@ class TestUnwritable:
 
 
 class TestUnknown:
-    def test_error_codes_are_kept_as_numbers(self) -> None:
-        answer = InitProducerIdResponse(0, 12345, -1, 0)
-
-        assert decode_response(INIT_PRODUCER_ID, 5, b"".join(encode_response(INIT_PRODUCER_ID, 5, 1, answer))) == (1, answer)
-
     def test_leaders_of_a_newer_broker_are_passed_over_in_a_version_that_lacks_them(self) -> None:
         """Tag 0 of a partition is current_leader from v10 on; in v9 nobody has said so yet."""
         partition = PartitionProduceResponse(0, 6, -1)
@@ -263,11 +252,3 @@ class TestUsualForm:
         _, read = decode_response(PRODUCE, version, data)
 
         assert read.responses[0].partition_responses == (usual, *others, usual)
-
-    @pytest.mark.parametrize("version", [8, 9, 12])
-    def test_one_that_is_cut_off_is_refused_by_the_field_that_is_missing(self, version: int) -> None:
-        body = ProduceResponse([TopicProduceResponse("t", partition_responses=[PartitionProduceResponse(1, 0, 5)])])
-        data = b"".join(encode_response(PRODUCE, version, 1, body))
-        for size in range(len(data)):
-            with pytest.raises(ProtocolError, match="cannot be decoded"):
-                decode_response(PRODUCE, version, data[:size])

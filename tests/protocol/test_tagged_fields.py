@@ -23,10 +23,6 @@ def read(tagged_fields: str) -> ApiVersionsResponse:
     return decode_response(API_VERSIONS, 3, PREFIX + bytes.fromhex(tagged_fields))[1]
 
 
-def test_a_known_one_takes_its_place() -> None:
-    assert read("01030101").zk_migration_ready
-
-
 def test_defaults_are_not_sent() -> None:
     assert b"".join(encode_response(API_VERSIONS, 3, 1, ApiVersionsResponse(0))) == PREFIX + b"\0"
 
@@ -35,14 +31,6 @@ def test_the_order_does_not_matter_to_the_reader() -> None:
     response = read("030902abcd03010101080000000000000007")
 
     assert (response.zk_migration_ready, response.finalized_features_epoch) == (True, 7)
-
-
-def test_they_are_written_by_ascending_tag() -> None:
-    response = ApiVersionsResponse(0, finalized_features_epoch=7, zk_migration_ready=True)
-
-    written = b"".join(encode_response(API_VERSIONS, 3, 1, response))
-
-    assert written == PREFIX + bytes.fromhex("02010800000000000000070301" + "01")
 
 
 @given(st.lists(st.tuples(st.integers(4, 2**32 - 1), st.binary(max_size=200)), max_size=5), st.integers(0, 5))

@@ -20,20 +20,24 @@ ROWS = st.lists(
     max_size=8,
 )
 ADDED = (("id", b"\1\2"), ("ü", None))
+both_kinds = pytest.mark.parametrize("kind", [pa.list_(PAIR), pa.large_list(LARGE)], ids=["list", "large_list"])
+
+
+def headers_of(rows: list[tuple[Any, bool]], kind: pa.DataType) -> pa.Array:
+    pairs = [None if own is None else [dict(zip(("key", "value"), one, strict=True)) for one in own] for own, _ in rows]
+    return pa.array(pairs, kind)
 
 
 def listed(headers: Any) -> list[tuple[str, bytes | None]]:
     return [(one["key"], one["value"]) for one in headers or ()]
 
 
-@pytest.mark.parametrize("kind", [pa.list_(PAIR), pa.large_list(LARGE)], ids=["list", "large_list"])
+@both_kinds
 @pytest.mark.parametrize("count", [0, 1, 2])
 @settings(max_examples=examples(100))
 @given(rows=ROWS)
 def test_some_rows_get_more_headers(kind: pa.DataType, count: int, rows: list[tuple[Any, bool]]) -> None:
-    column = pa.array(
-        [None if own is None else [dict(zip(("key", "value"), one, strict=True)) for one in own] for own, _ in rows], kind
-    )
+    column = headers_of(rows, kind)
     gets = np.array([one for _, one in rows], np.bool_)
     for first in range(min(2, len(rows) + 1)):  # a slice as well
         found = with_headers(column.slice(first), ADDED[:count], gets[first:])
@@ -49,13 +53,11 @@ def test_rows_without_a_column_of_headers() -> None:
     assert [listed(one) for one in found.to_pylist()] == [[ADDED[0]], []]
 
 
-@pytest.mark.parametrize("kind", [pa.list_(PAIR), pa.large_list(LARGE)], ids=["list", "large_list"])
+@both_kinds
 @settings(max_examples=examples(100))
 @given(rows=ROWS, names=st.sets(st.text(max_size=2), min_size=1, max_size=3))
 def test_headers_of_some_names_are_removed(kind: pa.DataType, rows: list[tuple[Any, bool]], names: set[str]) -> None:
-    column = pa.array(
-        [None if own is None else [dict(zip(("key", "value"), one, strict=True)) for one in own] for own, _ in rows], kind
-    )
+    column = headers_of(rows, kind)
     for first in range(min(2, len(rows) + 1)):
         found = without_headers(column.slice(first), sorted(names))
         found.validate(full=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
 import subprocess
@@ -63,14 +62,6 @@ def test_options_that_are_wrong_are_told_at_once() -> None:
     with pytest.raises(OptionError, match=r"ssl\.ca\.location: file '/none' does not exist"):
         opener(security_protocol="SSL", ssl_ca_location="/none")
     opener(security_protocol="PLAINTEXT", ssl_ca_location="/none")
-
-
-def test_names_that_are_not_verified_are_warned_of_at_each_start(caplog: pytest.LogCaptureFixture) -> None:
-    unverified = {"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": ""}
-    for _ in range(2):
-        ChannelOpener(security_config(unverified))
-    assert [record.levelno for record in caplog.records] == [logging.WARNING] * 2
-    assert "host names of brokers are not verified" in caplog.text
 
 
 def test_plain_connections_import_nothing_of_tls() -> None:

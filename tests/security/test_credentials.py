@@ -8,7 +8,7 @@ import pytest
 
 from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.options.security_config import SecurityConfig, security_config
-from spark_kafka_sink.security.credentials import jaas_of, user_and_password
+from spark_kafka_sink.security.credentials import user_and_password
 
 PASSWORD = "a\"b'c\\d;${env:NOT_THERE}"
 
@@ -33,15 +33,6 @@ def references(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return str(tmp_path)
 
 
-def test_librdkafkas_options_say_them() -> None:
-    assert said(config(sasl_username="alice", sasl_password='a"b\\c')) == ("alice", 'a"b\\c')
-
-
-def test_a_login_line_says_them() -> None:
-    line = 'shaded.org.apache.kafka.common.security.scram.ScramLoginModule required username="alice" password="a\\"b\\\\c";'
-    assert said(config("SCRAM-SHA-256", sasl_jaas_config=line)) == ("alice", 'a"b\\c')
-
-
 def test_references_are_read_and_what_they_yield_is_taken_as_it_is(references: str) -> None:
     assert said(config(sasl_username="${env:LOGIN_USER}", sasl_password="${env:PASSWORD}")) == ("alice", PASSWORD)
     assert said(config(sasl_username="alice", sasl_password=f"${{directory:{references}:password}}")) == ("alice", PASSWORD)
@@ -59,18 +50,3 @@ def test_a_login_line_may_be_one_reference(references: str, monkeypatch: pytest.
     monkeypatch.setenv("LINE", "x.PlainLoginModule required username=alice;")
     with pytest.raises(OptionError, match="PlainLoginModule requires username"):
         user_and_password(made)
-
-
-def test_a_password_that_is_replaced_is_used_for_the_next_login(references: str) -> None:
-    made = config(sasl_username="alice", sasl_password=f"${{directory:{references}:password}}")
-    assert said(made)[1] == PASSWORD
-    Path(references, "password").write_text("rotated", encoding="utf-8")
-    assert said(made)[1] == "rotated"
-
-
-def test_options_of_a_login_line_can_be_asked_for() -> None:
-    line = 'x.ScramLoginModule required username="token" password="hmac" tokenauth="true";'
-    jaas = jaas_of(config("SCRAM-SHA-256", sasl_jaas_config=line))
-    assert jaas is not None
-    assert jaas.options["tokenauth"] == "true"
-    assert jaas_of(config(sasl_username="u", sasl_password="p")) is None

@@ -68,11 +68,6 @@ def test_a_late_response_ends_with_the_whole_time(clock: Clock) -> None:
         assert clock.now_s > 0
 
 
-def test_the_response_has_its_own_time_if_there_is_no_total() -> None:
-    with raw_server(silent) as url:
-        time_out(url, HttpTimeouts(HOUR_S, 0.05))
-
-
 def test_all_addresses_of_a_host_share_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody accepts connections to the first addresses. The last one would, too late."""
     with socket.create_server(("127.0.0.1", 0), backlog=0) as full, socket.create_server(("127.0.0.1", 0)) as free:

@@ -17,7 +17,7 @@ from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch
 from spark_kafka_sink.producer.accumulator.tally import Tally
 from spark_kafka_sink.records.pieces import encode_pieces
 from tests.producer.accumulator.model_sender import read, unnumbered
-from tests.producer.accumulator.test_buffer_pool import CHUNK, FOREVER, Appenders, soon
+from tests.producer.accumulator.test_buffer_pool import CHUNK, FOREVER, soon
 from tests.producer.parts import Parts, make_parts
 from tests.waiting import wait_until
 
@@ -44,19 +44,6 @@ def numbers(batch: OpenBatch) -> list[int]:
 
 
 # The pool
-
-
-def test_as_chunks_come_back_one_by_one_waiters_get_them_in_the_order_in_which_they_came() -> None:
-    pool = BufferPool(4 * CHUNK, CHUNK)
-    held = pool.try_allocate(4) or []
-    appenders = Appenders(pool)
-    waiting = [appenders.start(1) for _ in range(8)]
-    for first in range(8):
-        pool.deallocate([held.pop()] if held else waiting[first - 4].result(FOREVER))
-        waiting[first].result(FOREVER)
-        assert pool.queued() == 7 - first
-    pool.close()
-    appenders.threads.shutdown()
 
 
 def test_who_gives_up_among_many_who_wait_holds_nobody_up_and_loses_nothing(threads: ThreadPoolExecutor) -> None:

@@ -72,21 +72,6 @@ def test_after_any_split_each_record_has_the_outcome_of_its_own_part(data: st.Da
     assert [each.exception(0) for each in futures] == [error for _, error in want]
 
 
-@given(st.data(), APPENDS)
-def test_records_that_a_broker_names_fail_alone(data: st.DataObject, appends: list[int]) -> None:
-    told, total = Told(), sum(appends)
-    result, futures = batch_of(appends, told)
-    named = sorted(data.draw(st.sets(st.integers(0, total - 1), min_size=1)))
-    rest = result.without({row: BrokerError(f"row {row}") for row in named}, total)
-    others = [row for row in range(total) if row not in named]
-    assert told.records == named
-    assert [futures[row].exception(0) is None for row in named] == [False] * len(named)
-    assert [result.done] == [False]
-    rest.acked(50, -1)
-    assert result.done
-    assert [futures[row].result(0).offset for row in others] == list(range(50, 50 + len(others)))
-
-
 def test_nobody_finds_it_done_before_the_callbacks_have_run() -> None:
     result = ProduceResult("t", 0)
     seen: list[bool] = []
@@ -131,15 +116,6 @@ def test_a_records_timestamp_is_the_brokers_where_it_has_one() -> None:
         result.attach(RecordThunk([each], callbacks=False), 0)
         result.acked(0, log_append_time)
     assert (created.result(0).timestamp, appended.result(0).timestamp) == (5, 77)
-
-
-def test_a_split_into_the_counts_of_appends_cuts_nobody() -> None:
-    told = Told()
-    result, futures = batch_of([2, 3], told)
-    first, second = result.split([2, 3])
-    second.acked(10, -1)
-    first.acked(20, -1)
-    assert offsets(futures) == [20, 21, 10, 11, 12]
 
 
 def test_an_outcome_that_comes_twice_is_told_once() -> None:

@@ -415,14 +415,6 @@ def test_what_was_behind_the_parts_holds_nothing_new_back_for_their_sake() -> No
     assert line.sequences.may_send_new()
 
 
-def test_where_the_parts_have_fewer_records_what_is_behind_them_goes_on_in_a_new_epoch() -> None:
-    line, (first, *_) = line_with(3, 2, 2)
-    too_large(line, first, 2)
-    line.settle()
-    assert line.broker.log == [0, 1, 2, 4, 5, 6, 7]
-    assert line.sequences.producer == ProducerIdAndEpoch(7, 1)
-
-
 def test_behind_a_gap_parts_wait_to_be_renumbered() -> None:
     line, (_, second, _) = line_with(1, 4, 1)
     line.deliver("refuse for good")

@@ -11,11 +11,10 @@ from dataclasses import replace
 
 import pytest
 
-from spark_kafka_sink.broker import BrokerConfig, ClientMetricsManager, EmbeddedBroker
+from spark_kafka_sink.broker import BrokerConfig, ClientMetricsManager, EmbeddedBroker, Fault, FaultInjection
 from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.producer.metrics import telemetry_state
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.apis.telemetry import GetTelemetrySubscriptionsResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.records.compression import Codec
 from tests.producer.metrics.telemetry_receiver import (
@@ -241,23 +240,37 @@ def test_close_with_a_timeout_keeps_it_and_raises_nothing(monkeypatch: pytest.Mo
 # Brokers that refuse, throttle, hang up or lie
 
 
-@pytest.mark.parametrize("api", [GET, PUSH], ids=["subscription", "push"])
+INVALID, UNKNOWN = ErrorCode.INVALID_REQUEST, ErrorCode.UNKNOWN_SERVER_ERROR
+NOT_AFFECTED = "records are not affected"
+
+
 @pytest.mark.parametrize(
-    "code",
-    [ErrorCode.INVALID_REQUEST, ErrorCode.UNKNOWN_SERVER_ERROR],
-    ids=lambda code: code.name,
+    ("make", "told"),
+    [
+        *(
+            (lambda faults, api=api, code=code: faults.fail(api, code, times=None), (code.name, NOT_AFFECTED))
+            for api in (GET, PUSH)
+            for code in (INVALID, UNKNOWN)
+        ),
+        (lambda faults: faults.wrong_correlation_id(GET, times=None), ()),
+        (
+            lambda faults: faults.alter(GET, lambda _, body: replace(body, client_instance_id=uuid.UUID(int=0)), times=None),
+            ("no client instance id",),
+        ),
+    ],
 )
-def test_a_lasting_error_ends_the_pushes_with_one_line(api: ApiKey, code: ErrorCode, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_lasting_error_ends_the_pushes_with_one_line(
+    make: Callable[[FaultInjection], Fault], told: tuple[str, ...], caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.WARNING, LOGGER), receiving() as (broker, receiver, _):
-        fault = broker.faults.fail(api, code, times=None)
-        with producer_of(broker) as producer:
+        fault = make(broker.faults)
+        with producer_of(broker, {"reconnect.backoff.ms": 1}) as producer:
             send(producer)
             fault.wait()
-            send(producer)
+            send(producer, 3)
         assert (fault.hits, receiver.pushes) == (1, [])
     (record,) = caplog.records
-    assert code.name in record.message
-    assert "records are not affected" in record.message
+    assert all(words in record.message for words in told)
 
 
 @pytest.mark.parametrize(
@@ -282,32 +295,6 @@ def test_after_a_passing_error_the_next_push_has_everything(
             send(producer, 3)
         assert receiver.total("record.send.total") == 6
     assert len(caplog.records) == lines
-
-
-def test_answers_that_cannot_be_read_end_the_pushes_with_one_line(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING, LOGGER), receiving() as (broker, receiver, _):
-        fault = broker.faults.wrong_correlation_id(GET, times=None)
-        with producer_of(broker, {"reconnect.backoff.ms": 1}) as producer:
-            send(producer)
-            fault.wait()
-            send(producer, 3)
-        assert (fault.hits, receiver.pushes) == (1, [])
-    assert len(caplog.records) == 1
-
-
-Change = Callable[[GetTelemetrySubscriptionsResponse], GetTelemetrySubscriptionsResponse]
-
-
-def test_a_subscription_without_an_id_ends_the_pushes(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING, LOGGER), receiving() as (broker, receiver, _):
-        fault = broker.faults.alter(GET, lambda _, body: replace(body, client_instance_id=uuid.UUID(int=0)))
-        with producer_of(broker) as producer:
-            send(producer)
-            fault.wait()
-            send(producer)
-        assert receiver.pushes == []
-    (record,) = caplog.records
-    assert "no client instance id" in record.message
 
 
 def test_a_throttled_push_delays_records_no_longer_than_it_says() -> None:

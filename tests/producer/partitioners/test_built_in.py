@@ -43,12 +43,6 @@ def runs(partitions: NDArray[np.int32]) -> list[tuple[int, int]]:
     return [(partition, len(list(run))) for partition, run in groupby(partitions.tolist())]
 
 
-def test_a_run_goes_on_in_the_next_call() -> None:
-    partitioner = spread()
-    together = np.concatenate([partitioner.of(rows(n), available(8)) for n in (3, 0, 4, 4)])
-    assert [count for _, count in runs(together)] == [10, 1]
-
-
 def test_the_next_partition_is_another() -> None:
     chosen = [p for p, _ in runs(spread().of(rows(2000), available(2)))]
     assert len(chosen) == 200

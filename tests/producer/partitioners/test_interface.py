@@ -46,15 +46,6 @@ def by_key(keys: list[bytes]) -> list[int]:
     return [(int(h) & 0x7FFFFFFF) % 7 for h in murmur2(pa.array(keys, pa.binary()))]
 
 
-def test_the_partition_column_is_followed() -> None:
-    assert choose(partition=[0, 6, 3]).tolist() == [0, 6, 3]
-
-
-def test_the_partition_column_comes_before_the_key() -> None:
-    keys = [b"a", b"b", b"c"]
-    assert choose(pa.array(keys), [6, NO_PARTITION, 0]).tolist() == [6, by_key(keys)[1], 0]
-
-
 @pytest.mark.parametrize(
     ("partition", "text"),
     [
@@ -74,12 +65,6 @@ def test_only_rows_without_a_key_count_for_the_sticky_partition() -> None:
     keys = pa.array([b"a", None] * 4)
     sticky = choose(keys, by=by)[1::2].tolist()
     assert sticky[0] == sticky[1] == sticky[2] != sticky[3]
-
-
-def test_keys_can_be_ignored() -> None:
-    assert (
-        len(set(choose(pa.array([b"a", b"b", b"c", b"d", b"e"]), by=partitioner(partitioner_ignore_keys="true")).tolist())) == 1
-    )
 
 
 @unhurried

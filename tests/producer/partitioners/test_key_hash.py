@@ -76,13 +76,6 @@ def column(lengths: NDArray[Any], seed: int = 0) -> pa.Array:
 
 @each_hash
 @unhurried
-@given(st.lists(any_key), binary_types)
-def test_any_bytes_hash_as_the_witness_says(hash_: Hash, keys: list[bytes], kind: pa.DataType) -> None:
-    assert hash_.of(pa.array(keys, kind)) == hash_.witnessed(keys)
-
-
-@each_hash
-@unhurried
 @given(st.integers(0, 300), st.integers(1, 200), st.integers(0, 2**32 - 1))
 def test_keys_of_one_length_hash_as_the_witness_says(hash_: Hash, length: int, rows: int, seed: int) -> None:
     keys = column(np.full(rows, length), seed)
@@ -121,11 +114,6 @@ def test_nulls_do_not_disturb_their_neighbours(hash_: Hash, keys: list[bytes | N
     hashes = hash_.of(pa.array(keys, pa.binary()))
     present = [hash_value for hash_value, key in zip(hashes, keys, strict=True) if key is not None]
     assert present == hash_.witnessed([key for key in keys if key is not None])
-
-
-@each_hash
-def test_no_rows_have_no_hashes(hash_: Hash) -> None:
-    assert hash_.of(pa.array([], pa.binary())) == []
 
 
 @each_hash

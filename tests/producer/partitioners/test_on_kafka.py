@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pytest
-from confluent_kafka import Producer as ConfluentProducer
 
 from spark_kafka_sink.client.cluster import Cluster
 from spark_kafka_sink.producer.producer import Producer
@@ -16,8 +14,6 @@ from spark_kafka_sink.records.columns import RecordColumns
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
-from tests.producer.partitioners.golden_keys import golden_keys
-from tests.tiers import whole_but
 
 
 def producer_on(kafka: Kafka, **settings: object) -> Producer:
@@ -40,26 +36,6 @@ def numbered(count: int, start: int = 0, partition: list[int] | None = None) -> 
 def places(kafka: Kafka, topic: str) -> dict[int, int]:
     """Where each numbered record is."""
     return {int(record.value or b""): record.partition for record in read_topic(kafka.bootstrap_servers, topic)}
-
-
-@pytest.mark.parametrize(
-    "name",
-    whole_but(["consistent", "consistent_random", "fnv1a", "murmur2"], ["murmur2"], "test_other_clients.py asks the library"),
-)
-def test_keys_lie_where_librdkafka_puts_them(kafka: Kafka, new_topic: NewTopic, name: str) -> None:
-    keys = [key for key in golden_keys().slice(1, 600).to_pylist() if key]
-    topic, reference_topic = new_topic(7), new_topic(7)
-    with producer_on(kafka, partitioner_class=name) as producer:
-        send(producer, topic, RecordColumns(len(keys), key=pa.array(keys, pa.binary())))
-    reference = ConfluentProducer({"bootstrap.servers": kafka.bootstrap_servers, "partitioner": name})
-    for key in keys:
-        reference.produce(reference_topic, key=key)
-    assert reference.flush(30) == 0
-    ours, theirs = (
-        sorted((record.key or b"", record.partition) for record in read_topic(kafka.bootstrap_servers, name))
-        for name in (topic, reference_topic)
-    )
-    assert ours == theirs
 
 
 class ByLength:

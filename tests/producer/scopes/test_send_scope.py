@@ -100,21 +100,6 @@ def test_what_a_discarded_scope_has_in_flight_ends_without_a_word_and_gives_its_
     assert parts.pool.available == 1 << 16
 
 
-def test_memory_of_a_batch_that_expired_in_flight_stays_out_of_the_pool_until_the_answer() -> None:
-    timeouts = {"request_timeout_ms": 10, "linger_ms": 0, "delivery_timeout_ms": 10}
-    parts = make_parts(enable_idempotence="false", buffer_memory=1 << 16, **timeouts)
-    scope = parts.scope()
-    batch = sent(parts, scope)
-    delivery = delivery_of(parts)
-    delivery.expire(parts.clock() + 11)
-    assert parts.pool.available < 1 << 16
-    with pytest.raises(DeliveryError, match=r"delivery\.timeout\.ms .*may have been stored"):
-        scope.flush()
-    answer(parts, batch, base_offset=0)
-    assert parts.pool.available == 1 << 16
-    assert scope.report().records == 0
-
-
 def test_leaving_without_one_flushes() -> None:
     parts = make_parts(enable_idempotence="false")
     scope = parts.scope()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.errors import DeliveryError, UsageError
+from spark_kafka_sink.errors import DeliveryError
 from spark_kafka_sink.producer.accumulator.producer_batch import SealedBatch
 from spark_kafka_sink.producer.accumulator.tally import Tally
 from spark_kafka_sink.producer.sender.delivery import Delivery
@@ -75,20 +75,6 @@ def test_parts_expire_when_their_batch_would_have_and_before_what_came_later(par
     assert_all_is_over(parts)
 
 
-def test_a_part_that_expires_on_the_wire_keeps_its_memory_until_it_is_answered(parts: Parts) -> None:
-    delivery, scope = delivery_of(parts), parts.tally()
-    split_in_two(parts, delivery, scope)
-    on_wire = next_one(parts)
-    parts.passed_ms = TIMEOUT_MS + 500
-    delivery.expire(parts.clock())
-    assert scope.unfinished == 0
-    assert parts.pool.available < parts.pool.total
-    delivery.answered([said(on_wire, TOO_LARGE)], parts.clock())
-    assert_all_is_over(parts)
-    with pytest.raises(DeliveryError, match="4 records failed, 0 were acknowledged"):
-        scope.raise_error()
-
-
 def test_a_batch_that_expired_on_the_wire_is_not_split_any_more(parts: Parts) -> None:
     delivery, scope = delivery_of(parts), parts.tally()
     parts.append(scope, [b"x" * 1000] * 4, [0] * 4)
@@ -97,17 +83,6 @@ def test_a_batch_that_expired_on_the_wire_is_not_split_any_more(parts: Parts) ->
     delivery.expire(parts.clock())
     delivery.answered([said(batch, TOO_LARGE)], parts.clock())
     assert sent(parts) == []
-    assert_all_is_over(parts)
-
-
-def test_a_close_by_force_ends_parts_on_the_wire_and_in_the_queue(parts: Parts) -> None:
-    delivery, scope = delivery_of(parts), parts.tally()
-    split_in_two(parts, delivery, scope)
-    next_one(parts)
-    delivery.fail_all(UsageError("closed"))
-    with pytest.raises(DeliveryError, match=r"4 records failed, 0 were acknowledged: .*closed"):
-        scope.wait_for_acks(1, lambda: None)
-    assert scope.unfinished == 0
     assert_all_is_over(parts)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -33,3 +35,12 @@ def broker(transaction_version: int, _brokers: dict[int, EmbeddedBroker]) -> Ite
     made = _brokers[transaction_version]
     yield made
     made.faults.clear()
+
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def topic() -> str:
+    """The name of a topic that no other test has, also for a transactional id."""
+    return f"own-{os.getpid()}-{next(_numbers)}"

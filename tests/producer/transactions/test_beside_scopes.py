@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 from typing import Any
 
@@ -11,15 +10,8 @@ import pytest
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.errors import TransactionAbortableError, TransactionTimeoutError, UsageError
 from spark_kafka_sink.protocol.api import ApiKey
-from tests.faults.producing import numbers
+from tests.faults.producing import commit_next, numbers
 from tests.producer.transactions.transacting import scoped, under_id, until_read
-
-_numbers = itertools.count()
-
-
-@pytest.fixture
-def topic() -> str:
-    return f"beside-{os.getpid()}-{next(_numbers)}"
 
 
 def test_what_a_scope_dropped_is_missed_by_the_commit(broker: EmbeddedBroker, topic: str) -> None:
@@ -33,9 +25,7 @@ def test_what_a_scope_dropped_is_missed_by_the_commit(broker: EmbeddedBroker, to
         with pytest.raises(TransactionAbortableError, match="the send scope was discarded"):
             producer.commit()
         producer.abort()
-        producer.begin()
-        producer.send(topic, b"7")
-        producer.commit()
+        commit_next(producer, topic, 7)
     until_read(broker, topic, [7])
 
 
@@ -54,9 +44,7 @@ def test_what_a_scope_dropped_while_a_commit_waited_for_it_is_missed_by_that(bro
         with pytest.raises(TransactionAbortableError, match="the send scope was discarded"):
             producer.commit()
         producer.abort()
-        producer.begin()
-        producer.send(topic, b"7")
-        producer.commit()
+        commit_next(producer, topic, 7)
     until_read(broker, topic, [7])
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import os
 from typing import Any
 
 import pyarrow as pa
@@ -27,18 +25,12 @@ from tests.tiers import whole_but
 
 LITTLE_MEMORY: dict[str, Any] = {"max_block_ms": 3_000, "buffer_memory": 200_000}
 ROWS = 60_000
-_numbers = itertools.count()
 only_version_2 = pytest.mark.parametrize(
     "transaction_version",
     whole_but([1, 2], [2], "3 s each; the producer misses the rows itself"),
     ids=["tv1", "tv2"],
     indirect=True,
 )
-
-
-@pytest.fixture
-def topic() -> str:
-    return f"columns-{os.getpid()}-{next(_numbers)}"
 
 
 def append_too_much(broker: EmbeddedBroker, scope: SendScope, topic: str) -> None:

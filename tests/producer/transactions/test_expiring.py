@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import os
 from typing import Any
 
 import pytest
@@ -28,12 +26,6 @@ EXPIRING: dict[str, Any] = {
     "retry_backoff_max_ms": 3_000,
     "max_block_ms": 30_000,
 }
-_numbers = itertools.count()
-
-
-@pytest.fixture
-def topic() -> str:
-    return f"expiring-{os.getpid()}-{next(_numbers)}"
 
 
 def send_what_expires(broker: EmbeddedBroker, producer: Producer, topic: str) -> Any:

@@ -13,7 +13,7 @@ from spark_kafka_sink.errors import (
     TransactionAbortableError,
     UsageError,
 )
-from tests.faults.producing import numbers
+from tests.faults.producing import commit_next, numbers
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.producer.transactions.transacting import under_id, until_read, values
@@ -92,9 +92,7 @@ def test_a_consumer_that_is_not_of_the_group_is_refused(transaction_kafka: Kafka
         with pytest.raises(TransactionAbortableError):
             producer.commit()
         producer.abort()
-        producer.begin()
-        producer.send(topic, b"2")
-        producer.commit()
+        commit_next(producer, topic, 2)
     until_read(transaction_kafka, topic, [2])
 
 
@@ -103,9 +101,7 @@ def test_the_id_is_the_latest_ones(transaction_kafka: Kafka, topic: str) -> None
         zombie.begin()
         zombie.send(topic, b"1").result(30)
         with under_id(transaction_kafka.bootstrap_servers, topic) as living:
-            living.begin()
-            living.send(topic, b"2")
-            living.commit()
+            commit_next(living, topic, 2)
             with pytest.raises(ProducerFencedError) as fenced:
                 zombie.commit()
     assert fenced.value.facts["transactional_id"] == topic

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from spark_kafka_sink.errors import KafkaSinkError, TransactionAbortableError
+from tests.faults.producing import commit_next
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.producer.transactions.transacting import under_id, until_read
@@ -41,9 +42,7 @@ def test_what_fails_at_once_lets_nothing_be_committed(
         with pytest.raises(TransactionAbortableError):
             producer.commit()
         producer.abort()
-        producer.begin()
-        producer.send(topic, b"2")
-        producer.commit()
+        commit_next(producer, topic, 2)
     until_read(transaction_kafka, topic, [2])
 
 
@@ -57,7 +56,5 @@ def test_what_its_partitioner_refuses_later_lets_nothing_be_committed(transactio
             producer.commit()
         assert isinstance(failed.exception(10), KafkaSinkError)
         producer.abort()
-        producer.begin()
-        producer.send(topic, b"2")
-        producer.commit()
+        commit_next(producer, topic, 2)
     until_read(transaction_kafka, topic, [2])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -18,13 +16,13 @@ from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.producer.single_records.topic_buffer import MAX_ROWS
 from spark_kafka_sink.producer.transactions.states import State
 from spark_kafka_sink.protocol.api import ApiKey
+from tests.faults.producing import commit_next
 from tests.producer.inside import accumulator_of, lifecycle_of, manager_of, records_of, wake_sender
 from tests.producer.transactions.transacting import DEADLINE_S, under_id, until_read
 from tests.waiting import wait_until
 
 ENDING = (State.COMMITTING_TRANSACTION, State.ABORTING_TRANSACTION)
 LINGERING: dict[str, Any] = {"linger_ms": 100_000, "delivery_timeout_ms": 200_000}
-_numbers = itertools.count()
 
 
 class Gate:
@@ -36,11 +34,6 @@ class Gate:
     def pass_through(self) -> None:
         self.reached.set()
         assert self.opened.wait(DEADLINE_S)
-
-
-@pytest.fixture
-def topic() -> str:
-    return f"moving-{os.getpid()}-{next(_numbers)}"
 
 
 def gated_partitioner(gate: Gate) -> type:
@@ -116,9 +109,7 @@ def test_what_comes_into_a_batch_between_two_looks_is_not_overlooked(
         ending.result(DEADLINE_S)
         assert isinstance(sent.exception(0), type(None) if committed else TransactionAbortedError)
         moving.result(DEADLINE_S)
-        producer.begin()
-        producer.send(topic, b"2")
-        producer.commit()
+        commit_next(producer, topic, 2)
     until_read(broker, topic, ([0, 1] if begun else [1]) + [2] if committed else [2])
 
 
@@ -201,9 +192,7 @@ def test_what_fails_when_the_commit_is_on_its_way_already_makes_nothing_of_it(
             sending.opened.set()
             assert isinstance(failed.result(DEADLINE_S).exception(0), RecordTooLargeError)
         committed.result(DEADLINE_S)
-        producer.begin()
-        producer.send(topic, b"1")
-        producer.commit()
+        commit_next(producer, topic, 1)
     until_read(broker, topic, [0, 1])
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import os
 from dataclasses import replace
 
 import pytest
@@ -13,17 +11,10 @@ from spark_kafka_sink.exactly_once.proof import Outcome
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 from tests.faults.producing import numbers
-from tests.producer.transactions.transacting import deadline, scoped, somebody_else, under_id, values
+from tests.producer.transactions.transacting import deadline, scoped, somebody_else, under_id, until_read
 from tests.tiers import whole_but
-from tests.waiting import until
 
 LAST_EPOCH = 32_766
-_numbers = itertools.count()
-
-
-@pytest.fixture
-def topic() -> str:
-    return f"used-up-{os.getpid()}-{next(_numbers)}"
 
 
 def set_epoch(broker: EmbeddedBroker, identity: str, epoch: int) -> None:
@@ -32,10 +23,6 @@ def set_epoch(broker: EmbeddedBroker, identity: str, epoch: int) -> None:
     with states.locked(identity) as place:
         assert place.metadata is not None
         states.append(place, replace(place.metadata, producer_epoch=epoch))
-
-
-def until_read(broker: EmbeddedBroker, topic: str, expected: list[int]) -> None:
-    until(lambda: values(broker, topic), lambda found: found == expected, f"{expected} read")
 
 
 @pytest.mark.parametrize("before", whole_but([0, 1, 2, 3], [0, 1], "further from the last epoch"))
@@ -64,7 +51,8 @@ def test_a_transaction_of_the_last_epoch_is_committed_by_somebody_else(broker: E
     with scoped(broker.bootstrap_servers) as producer, somebody_else(broker) as other:
         first = prepared(producer, topic, topic, 0)
         other.end([first], True, deadline())
-        set_epoch_when_ended(broker, topic, LAST_EPOCH - before)
+        until_read(broker, topic, [0])
+        set_epoch(broker, topic, LAST_EPOCH - before)
         producer_ids = {first.producer_id}
         for row in range(1, 5):
             handle = prepared(producer, topic, topic, row)
@@ -73,8 +61,3 @@ def test_a_transaction_of_the_last_epoch_is_committed_by_somebody_else(broker: E
             assert other.end([handle], True, deadline())[topic].outcome is Outcome.COMMITTED
     assert len(producer_ids) == 2
     until_read(broker, topic, list(range(5)))
-
-
-def set_epoch_when_ended(broker: EmbeddedBroker, topic: str, epoch: int) -> None:
-    until_read(broker, topic, [0])
-    set_epoch(broker, topic, epoch)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import gc
-import json
 import math
 import queue
 import sys
@@ -268,14 +267,6 @@ def test_producers_with_equal_settings_share_a_token_and_others_do_not() -> None
 
     assert [request.body.rpartition(b"=")[2] for request in server.requests] == [b"write", b"read"]
     assert len(threads()) == 2
-
-
-def test_what_the_endpoint_says_is_the_error_of_the_login() -> None:
-    answer = Answer(401, json.dumps({"error": "invalid_client", "error_description": "secret is wrong"}).encode())
-    with http_server(answer) as server:
-        client = Client(sasl_oauthbearer_token_endpoint_url=server.url, **OIDC_OPTIONS[0])
-        with pytest.raises(AuthenticationError, match=r"returned HTTP 401: invalid_client$"):
-            client.first()
 
 
 UNSECURED = (

@@ -6,8 +6,6 @@ import json
 from collections.abc import Callable, Mapping
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from spark_kafka_sink.errors import AuthenticationError
 from spark_kafka_sink.options.secret import Secret
@@ -131,16 +129,3 @@ def test_a_closed_mechanism_leaves_the_tokens() -> None:
     closed.close()
 
     assert tokens.left == [closed]
-
-
-@given(st.lists(st.binary(max_size=80), max_size=4))
-def test_any_messages_end_in_one_error_or_a_login(messages: list[bytes]) -> None:
-    login = client()
-    login.evaluate(None)
-    try:
-        for message in messages:
-            assert login.evaluate(message) == (b"\x01" if message else None)
-    except AuthenticationError:
-        assert not login.is_complete()
-    else:
-        assert login.is_complete() == (messages == [b""])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import datetime
 import json
 import logging
 import math
@@ -15,10 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from spark_kafka_sink.errors import AuthenticationError, OptionError
 from spark_kafka_sink.options.secret import Secret
@@ -26,6 +21,7 @@ from spark_kafka_sink.security.http import HttpTimeouts
 from spark_kafka_sink.security.sasl.oauthbearer import claims_of, unsigned_jwt
 from spark_kafka_sink.security.sasl.oidc import OidcTokens, TokenEndpoint, TokenFile
 from tests.every import every
+from tests.security.certificates import Authority, server_context
 from tests.security.sasl.http_servers import Answer, http_server, raw_server, tunnel
 from tests.waiting import HOUR_S
 
@@ -288,30 +284,11 @@ def test_nobody_listens() -> None:
 
 
 def certificate(folder: Path, name: str) -> tuple[ssl.SSLContext, Path]:
-    """Makes a server's certificate that signs itself; returns the server's context, and the file for those that trust it."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    now = datetime.datetime.now(datetime.UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    trusted, both = folder / "ca.pem", folder / "both.pem"
-    pem = made.public_bytes(serialization.Encoding.PEM)
-    trusted.write_bytes(pem)
-    encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
-    both.write_bytes(pem + key.private_bytes(encoding, form, serialization.NoEncryption()))
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(both)
-    return context, trusted
+    """Returns the context of a server with a certificate for this name, and the file for those that trust its authority."""
+    authority = Authority.root("Identity Authority")
+    trusted = folder / "ca.pem"
+    trusted.write_text(authority.chain_pem)
+    return server_context(authority.issue(name, (name,)), folder), trusted
 
 
 def test_an_authority_of_its_own_for_the_token_endpoint(tmp_path: Path) -> None:
@@ -320,7 +297,9 @@ def test_an_authority_of_its_own_for_the_token_endpoint(tmp_path: Path) -> None:
         assert tokens(server.url, ca_location=str(trusted))("broker").principal == "alice"
         said = refused(server.url)
 
-    assert said.startswith(f"the certificate of the token endpoint {server.url} is not trusted: self-signed certificate")
+    assert said.startswith(
+        f"the certificate of the token endpoint {server.url} is not trusted: unable to get local issuer certificate"
+    )
     assert said.endswith("Set sasl.oauthbearer.ca.location to the authority that signed it")
 
 

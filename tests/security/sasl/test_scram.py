@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Callable
 
 import pytest
 import scramp  # type: ignore[import-untyped]
@@ -12,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.broker.cluster.credentials import Credentials
-from spark_kafka_sink.broker.sasl.sasl_server import SaslError, ScramSaslServer
+from spark_kafka_sink.broker.sasl.sasl_server import ScramSaslServer
 from spark_kafka_sink.errors import AuthenticationError
 from spark_kafka_sink.options.secret import Secret
 from spark_kafka_sink.security.sasl.scram import MAX_ITERATIONS, SaltedPasswords, ScramClient, ScramMechanism
@@ -91,21 +90,7 @@ def test_our_broker_accepts_our_client(name: str, user: str, password: str) -> N
     assert (client.is_complete(), server.authorization_id, client.principal()) == (True, user, user)
 
 
-def test_our_broker_refuses_a_wrong_password() -> None:
-    server, client = ScramSaslServer("SCRAM-SHA-256", Credentials({"alice": "other"})), mechanism().client("broker")
-    final = sent(client, server.evaluate_response(sent(client, None)))
-    with pytest.raises(SaslError, match="Invalid client credentials"):
-        server.evaluate_response(final)
-
-
 # What is sent
-
-
-def test_a_delegation_token_says_so() -> None:
-    message = sent(mechanism(user="token-id", is_token=True).client("broker"), None)
-
-    assert message.startswith(b"n,,n=token-id,r=")
-    assert message.endswith(b",tokenauth=true")
 
 
 def test_the_extension_of_a_delegation_token_is_signed() -> None:
@@ -294,45 +279,7 @@ def test_no_answer_at_all_is_no_login() -> None:
         assert not client.is_complete()
 
 
-# Any bytes
-
-
-def servers_messages() -> st.SearchStrategy[bytes]:
-    part = st.sampled_from(["r=", NONCE, "-server", ",", "s=", SALT, "i=", "4096", "v=", "e=", "m=", "=", "AAAA", "\x00", "é"])
-    return st.binary(max_size=60) | st.lists(part, max_size=10).map(lambda parts: "".join(parts).encode())
-
-
-def survives(client: ScramClient, messages: list[bytes]) -> None:
-    """Never completes, and raises nothing but AuthenticationError."""
-    client.evaluate(None)
-    try:
-        for message in messages:
-            assert client.evaluate(message) is not None
-            assert not client.is_complete()
-    except AuthenticationError:
-        assert not client.is_complete()
-
-
-@given(st.lists(servers_messages(), min_size=1, max_size=3))
-def test_any_messages_end_in_one_error(messages: list[bytes]) -> None:
-    survives(fixed(NONCE), messages)
-
-
-def changed(exchange: Callable[[], tuple[ScramClient, list[bytes]]], place: int, index: int, value: int) -> None:
-    """Changes one byte of one message of a good login."""
-    client, messages = exchange()
-    wrong = bytearray(messages[place])
-    wrong[index % len(wrong)] = value
-    messages[place] = bytes(wrong)
-    client.evaluate(None)
-    try:
-        for message in messages:
-            client.evaluate(message)
-    except AuthenticationError:
-        assert not client.is_complete()
-    else:
-        assert client.is_complete()
-        assert bytes(wrong) == exchange()[1][place]
+# A changed byte
 
 
 def good_login() -> tuple[ScramClient, list[bytes]]:
@@ -345,4 +292,17 @@ def good_login() -> tuple[ScramClient, list[bytes]]:
 @given(st.integers(0, 1), st.integers(0, 1000), st.integers(0, 255))
 @settings(max_examples=examples(60))
 def test_one_changed_byte_is_enough(place: int, index: int, value: int) -> None:
-    changed(good_login, place, index, value)
+    client, messages = good_login()
+    wrong = bytearray(messages[place])
+    wrong[index % len(wrong)] = value
+    is_changed = bytes(wrong) != messages[place]
+    messages[place] = bytes(wrong)
+    client.evaluate(None)
+    try:
+        for message in messages:
+            client.evaluate(message)
+    except AuthenticationError:
+        assert not client.is_complete()
+    else:
+        assert client.is_complete()
+        assert not is_changed
