@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 
 from spark_kafka_sink.errors import OptionError, RegistryError, RegistryTimeoutError, UsageError
-from spark_kafka_sink.formats.acceptance import refuse_rules_of_subject
 from spark_kafka_sink.formats.resolve import NewSchema, checked, registered
 from spark_kafka_sink.formats.schema_serializer import ResolvedSchema, SchemaSerializer, id_header_name
+from spark_kafka_sink.formats.subjects import refuse_rules_of_subject
 from spark_kafka_sink.options.registry_options import RegistryConfig, registry_config
 from spark_kafka_sink.options.schema_options import (
     OF_ONE_PART,

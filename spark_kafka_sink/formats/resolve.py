@@ -8,16 +8,18 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from spark_kafka_sink.errors import RegistryError, SchemaError
-from spark_kafka_sink.formats.acceptance import (
+from spark_kafka_sink.formats.schema_format import SchemaFile, schema_format
+from spark_kafka_sink.formats.schema_serializer import ResolvedSchema, id_header
+from spark_kafka_sink.formats.subjects import (
+    check_topic,
+    derived_name,
     not_registered,
     refuse_incompatible,
     refuse_rules,
     refuse_rules_of_subject,
     register,
+    subject_name,
 )
-from spark_kafka_sink.formats.schema_format import SchemaFile, schema_format
-from spark_kafka_sink.formats.schema_serializer import ResolvedSchema, id_header
-from spark_kafka_sink.formats.subjects import check_topic, derived_name, subject_name
 from spark_kafka_sink.options.schema_options import SchemaConfig
 from spark_kafka_sink.registry.registry_client import RegisteredSchema, RegistryClient
 from spark_kafka_sink.registry.response_bodies import SchemaReference, SchemaText
@@ -55,12 +57,11 @@ def registered(found: ResolvedSchema | NewSchema, client: RegistryClient) -> Res
     if isinstance(found, ResolvedSchema):
         return found
     found = with_registered_files(found, client)
-    config, given = found.config, found.given
-    assert given is not None
-    new = register(config, found.subject, given, client)
+    assert found.given is not None
+    new = register(found.config, found.subject, found.given, client)
     # Written is what the registry hands to readers. It may have added rules, and a registry that normalizes may know the schema
     # with another order of fields.
-    return readers_schema(config, found.subject, new, found.kind, client)
+    return readers_schema(found.config, found.subject, new, found.kind, client)
 
 
 def with_registered_files(found: NewSchema, client: RegistryClient) -> NewSchema:
@@ -101,7 +102,8 @@ def checked(
     check_topic(config, topic)
     own = own_schema(config, topic, kind, client)
     subject = own_subject(config, topic, own)
-    refuse_own_rules(config, own)
+    texts = (*(file.text for file in own.files[:-1]), *own.named.values())
+    refuse_rules(config, RegisteredSchema(SchemaText("", own.text), 0, rules=own.rules), texts)
     refuse_rules_of_subject(config, subject, client)
     given = known_files(config, own, client)
     if given is not None:
@@ -351,12 +353,6 @@ def _named_by_options(config: SchemaConfig, topic: str | None, client: RegistryC
             subject=subject,
         )
     return found
-
-
-def refuse_own_rules(config: SchemaConfig, own: OwnSchema) -> None:
-    """Raises SchemaError for a schema with rules of its own, before anything is registered."""
-    texts = (*(file.text for file in own.files[:-1]), *own.named.values())
-    refuse_rules(config, RegisteredSchema(SchemaText("", own.text), 0, rules=own.rules), texts)
 
 
 def prepared(

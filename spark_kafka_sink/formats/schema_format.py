@@ -145,9 +145,9 @@ class SchemaFormat(ABC):
         """
         return text, named
 
-    @abstractmethod
     def load(self, text: str, named: Mapping[str, str]) -> LoadedSchema:
         """Returns the schema that `prepared` made. Raises SchemaError if it is not valid."""
+        return loaded_schema(self.name, text, named)
 
     def derive(self, kind: pa.DataType, name: str, latest: Latest = lambda: None) -> str:
         """Returns the text of a schema for columns of a type.
@@ -178,16 +178,31 @@ class SchemaFormat(ABC):
         """Returns the fields of a schema that have rules of their own."""
 
 
-# Class of each format. Its module is imported when it is used, because a task needs one format at most.
+# Classes of each format, and of its schemas. Their modules are imported when they are used, because a task needs one format at
+# most, and of Protobuf nothing that compiles schemas.
 _FORMATS: Final[Mapping[str, tuple[str, str]]] = {
     "avro": ("avro.avro_format", "AvroFormat"),
     "json-schema": ("json_schema.json_schema_format", "JsonSchemaFormat"),
     "protobuf": ("protobuf.protobuf_format", "ProtobufFormat"),
 }
+_LOADED: Final[Mapping[str, tuple[str, str]]] = {
+    "avro": ("avro.avro_format", "LoadedAvro"),
+    "json-schema": ("json_schema.json_schema_format", "LoadedJsonSchema"),
+    "protobuf": ("protobuf.protobuf_fit", "LoadedProtobuf"),
+}
 
 
 def schema_format(name: str) -> SchemaFormat:
     """Returns a format. `name` is a value of the options `key.format` and `value.format`."""
-    module, kind = _FORMATS[name]
-    made: SchemaFormat = getattr(import_module(f"spark_kafka_sink.formats.{module}"), kind)()
+    made: SchemaFormat = _imported(_FORMATS[name])()
     return made
+
+
+def loaded_schema(name: str, text: str, named: Mapping[str, str]) -> LoadedSchema:
+    """Returns the schema that `SchemaFormat.prepared` made, in a task. Raises SchemaError if it is not valid."""
+    made: LoadedSchema = _imported(_LOADED[name])(text, named)
+    return made
+
+
+def _imported(place: tuple[str, str]) -> Any:
+    return getattr(import_module(f"spark_kafka_sink.formats.{place[0]}"), place[1])

@@ -5,20 +5,17 @@ from __future__ import annotations
 import struct
 import uuid
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 
 from spark_kafka_sink.errors import SchemaError, SerializationError
-from spark_kafka_sink.formats.schema_format import schema_format
+from spark_kafka_sink.formats.schema_format import ColumnPlan, LoadedSchema, loaded_schema
 from spark_kafka_sink.installation import SameVersion
 from spark_kafka_sink.producer.base.producer_record import Headers
 from spark_kafka_sink.producer.serializers.arrays import null_column
 from spark_kafka_sink.producer.serializers.serializer import Serializer
 from spark_kafka_sink.records.columns import FixedHeaders
-
-if TYPE_CHECKING:
-    from spark_kafka_sink.formats.schema_format import ColumnPlan, LoadedSchema
 
 
 class SchemaSerializer(SameVersion, Serializer):
@@ -89,7 +86,7 @@ class SchemaSerializer(SameVersion, Serializer):
     def _written(self) -> LoadedSchema:
         """Returns the schema. It is loaded once, when it is first needed."""
         if self._loaded is None:
-            self._loaded = schema_format(self.schema.format).load(self.schema.text, dict(self.schema.named))
+            self._loaded = loaded_schema(self.schema.format, self.schema.text, dict(self.schema.named))
         return self._loaded
 
     def _plan(self, kind: pa.DataType) -> ColumnPlan:
@@ -127,13 +124,11 @@ class ResolvedSchema(SameVersion):
 
 
 _PREFIX: Final = struct.Struct(">bI")
-_MAGIC_OF_ID: Final = 0
-_MAGIC_OF_GUID: Final = 1
 
 
 def id_prefix(schema_id: int) -> bytes:
-    """Returns the five bytes before a key or a value."""
-    return _PREFIX.pack(_MAGIC_OF_ID, schema_id)
+    """Returns the five bytes before a key or a value: 0 for an id, and the id."""
+    return _PREFIX.pack(0, schema_id)
 
 
 def id_header_name(part: str) -> str:
@@ -142,7 +137,7 @@ def id_header_name(part: str) -> str:
 
 
 def id_header(part: str, guid: str, after_id: bytes) -> tuple[str, bytes]:
-    """Returns the header of a record.
+    """Returns the header of a record: 1 for a guid, and the guid.
 
     Args:
         part: key or value.
@@ -152,4 +147,4 @@ def id_header(part: str, guid: str, after_id: bytes) -> tuple[str, bytes]:
     Raises:
         ValueError: the guid is not valid.
     """
-    return id_header_name(part), bytes([_MAGIC_OF_GUID]) + uuid.UUID(guid).bytes + after_id
+    return id_header_name(part), b"\1" + uuid.UUID(guid).bytes + after_id

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
 from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.options.registry_options import (
@@ -50,9 +51,10 @@ class Login:
     is_kept: bool = False
 
 
-class Credentials(Protocol):
+class Credentials(ABC):
     """Makes the headers of each request. Any thread may call it."""
 
+    @abstractmethod
     def login(self, url_user: tuple[str, str] | None, left_s: float) -> Login:
         """Returns the headers of a request.
 
@@ -67,6 +69,7 @@ class Credentials(Protocol):
 
     def refused(self, login: Login) -> bool:
         """Returns whether another login may succeed after a registry refused one."""
+        return False
 
 
 def credentials(config: RegistryConfig, clock: Callable[[], float] = time.time) -> Credentials:
@@ -80,31 +83,26 @@ def credentials(config: RegistryConfig, clock: Callable[[], float] = time.time) 
     return ClientCredentials(config, clock)
 
 
-class BasicCredentials:
+class BasicCredentials(Credentials):
     """A user and a password, from the options or from the URL; or neither."""
 
     def __init__(self, user_info: Secret | None) -> None:
         self._user_info = user_info
 
     def login(self, url_user: tuple[str, str] | None, left_s: float) -> Login:
-        pair = self._pair() if self._user_info is not None else url_user
+        pair = url_user
+        if self._user_info is not None:
+            user, colon, password = revealed(self._user_info, USER_INFO).partition(":")
+            if not colon:
+                raise OptionError(f"option {USER_INFO}: the value of its reference must be user:password", option=USER_INFO)
+            pair = user, password
         if pair is None:
             return Login()
         header = basic(*pair)
         return Login({"Authorization": header}, (pair[1], header.removeprefix("Basic ")))
 
-    def refused(self, login: Login) -> bool:
-        return False
 
-    def _pair(self) -> tuple[str, str]:
-        assert self._user_info is not None
-        user, colon, password = revealed(self._user_info, USER_INFO).partition(":")
-        if not colon:
-            raise OptionError(f"option {USER_INFO}: the value of its reference must be user:password", option=USER_INFO)
-        return user, password
-
-
-class FixedToken:
+class FixedToken(Credentials):
     """A token of the options. Its reference is resolved for each request."""
 
     def __init__(self, config: RegistryConfig, token: Secret) -> None:
@@ -115,11 +113,8 @@ class FixedToken:
         _check_no_user(url_user)
         return _bearer(self._config, revealed(self._token, TOKEN).strip(), TOKEN)
 
-    def refused(self, login: Login) -> bool:
-        return False
 
-
-class ClientCredentials:
+class ClientCredentials(Credentials):
     """A token of an OIDC provider, which is renewed after 80 % of its life, or when the registry refuses it.
 
     Two threads may fetch a token at a time: each gets a valid one, and the later one is kept.
@@ -191,10 +186,10 @@ def _header_value(value: str, option: str) -> str:
     return value
 
 
-def revealed(secret: Secret, option: str) -> str:
-    """Returns the text of a secret. Raises OptionError, which names the option, if a reference cannot be resolved."""
+def revealed(secret: Secret | str, option: str) -> str:
+    """Returns the text of an option. Raises OptionError, which names the option, if a reference cannot be resolved."""
     try:
-        return secret.reveal()
+        return resolve(secret) if isinstance(secret, str) else secret.reveal()
     except OptionError as error:
         raise OptionError(f"option {option}: {error.message}", **{**error.facts, "option": option}) from None
 
@@ -203,10 +198,7 @@ def _resolved(value: str | None, option: str) -> str:
     """Returns the text of an option; empty if it is not set. An empty variable must not mean that it is not set."""
     if value is None:
         return ""
-    try:
-        text = resolve(value).strip()
-    except OptionError as error:
-        raise OptionError(f"option {option}: {error.message}", **{**error.facts, "option": option}) from None
+    text = revealed(value, option).strip()
     if not text:
         raise OptionError(f"option {option}: its reference resolves to an empty value", option=option)
     return text

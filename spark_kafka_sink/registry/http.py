@@ -81,6 +81,10 @@ class Call:
     body: Mapping[str, object] | None = None
     subject: str = ""
 
+    def facts(self) -> dict[str, str]:
+        """Returns what errors have as facts."""
+        return {"subject": self.subject} if self.subject else {}
+
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
@@ -166,7 +170,7 @@ class RegistryHttp:
         deadline = limit.at
         if self._timing.now() >= deadline:
             text = f"could not {call.action}: the time limit of {limit.limit_s:g} s was used up by earlier requests"
-            raise RegistryTimeoutError(text, url=self.urls, **_subject(call))
+            raise RegistryTimeoutError(text, url=self.urls, **call.facts())
         for retry in range(config.max_retries + 1):
             failures: dict[str, _Failure] = {}
             first = self._first
@@ -236,7 +240,7 @@ class RegistryHttp:
         responded = any("status" in failure.facts for failure in failures.values())
         hint = "" if responded else f". Check {URL}"
         raise (RegistryTimeoutError if is_timeout else RegistryError)(
-            f"could not {call.action}: {_listed(failures)} ({tries}){hint}", **last.facts, **_subject(call)
+            f"could not {call.action}: {_listed(failures)} ({tries}){hint}", **last.facts, **call.facts()
         )
 
     def _warn(self) -> None:
@@ -277,7 +281,18 @@ class _Response:
             )
         if status not in _SUCCESSES:
             self._refuse(f"returned {self.said()}{self._hint()}")
-        return self._json_of_success() if answer.body else None
+        if not answer.body:
+            return None
+        try:
+            return json.loads(answer.body)
+        except (ValueError, RecursionError):
+            kind = self._content_type()
+            if kind == "JSON":
+                self._refuse(f"returned HTTP {status} with invalid JSON")
+            self._refuse(
+                f"returned HTTP {status} with {kind} instead of JSON. Check {URL}: it may be that of a login "
+                "page or of another service"
+            )
 
     def said(self) -> str:
         """Returns the status with the registry's message."""
@@ -291,18 +306,6 @@ class _Response:
     def facts(self) -> dict[str, object]:
         code = self._code()
         return {"url": self.base.url, "status": self.answer.status, **({} if code is None else {"error_code": code})}
-
-    def _json_of_success(self) -> Any:
-        try:
-            return json.loads(self.answer.body)
-        except (ValueError, RecursionError):
-            kind = self._content_type()
-            if kind == "JSON":
-                self._refuse(f"returned HTTP {self.answer.status} with invalid JSON")
-            self._refuse(
-                f"returned HTTP {self.answer.status} with {kind} instead of JSON. Check {URL}: it may be that of a login "
-                "page or of another service"
-            )
 
     def _fields(self) -> Mapping[str, object]:
         try:
@@ -341,12 +344,8 @@ class _Response:
 
     def _refuse(self, text: str) -> NoReturn:
         raise RegistryError(
-            f"could not {self.call.action}: the schema registry {self.base.url} {text}", **self.facts(), **_subject(self.call)
+            f"could not {self.call.action}: the schema registry {self.base.url} {text}", **self.facts(), **self.call.facts()
         )
-
-
-def _subject(call: Call) -> dict[str, str]:
-    return {"subject": call.subject} if call.subject else {}
 
 
 def _listed(failures: Mapping[str, _Failure]) -> str:
@@ -359,11 +358,10 @@ def _untrusted(base: BaseUrl, call: Call, error: ssl.SSLCertVerificationError) -
     else:
         hint = f"Set {PREFIX}ssl.ca.location to the authority that signed it"
     text = f"could not {call.action}: the certificate of {base.url} is not trusted: {error.verify_message}. {hint}"
-    return RegistryError(text, url=base.url, **_subject(call))
+    return RegistryError(text, url=base.url, **call.facts())
 
 
 def _why(error: Exception, base: BaseUrl) -> str:
-    """Returns why there is no response."""
     identity = f"{PREFIX}ssl.certificate.location and {PREFIX}ssl.key.location"
     if base.is_encrypted and isinstance(error, ssl.SSLEOFError | ConnectionResetError | BrokenPipeError):
         # With TLS 1.3 a client sends its request before the other end looks at its certificate, and then may not see the alert.

@@ -8,10 +8,10 @@ from __future__ import annotations
 import copy
 import urllib.parse
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self
 
 from spark_kafka_sink.errors import RegistryError, SchemaError, SchemaIncompatibleError, UsageError
 from spark_kafka_sink.options.registry_options import RegistryConfig
@@ -27,8 +27,6 @@ from spark_kafka_sink.registry.response_bodies import (
 )
 
 __all__ = ["CALL_S", "RegisteredSchema", "RegistryClient", "SchemaReference", "SchemaText", "Timing"]
-
-Found = TypeVar("Found")
 
 CALL_S: Final = 120.0
 """Default time limit of one call with all its retries, in s."""
@@ -136,7 +134,7 @@ class RegistryClient:
         action = f"look up a schema in subject {_shown(subject)}"
         query = {"normalize": _word(normalize), "deleted": _word(deleted)}
         call = Call(action, "POST", _path(subject), query, _body(schema), subject)
-        answer = _unless(NO_SCHEMA, lambda: self._ask(call))
+        answer = self._ask_unless(NO_SCHEMA, call)
         return None if answer is None else answer.registered(schema, subject)
 
     def latest(self, subject: str) -> RegisteredSchema | None:
@@ -147,7 +145,7 @@ class RegistryClient:
             f"{_path(subject)}/versions/latest",
             subject=self.shown(subject),
         )
-        answer = _unless(NO_SUBJECT, lambda: self._ask(call))
+        answer = self._ask_unless(NO_SUBJECT, call)
         return None if answer is None else answer.registered(None, subject)
 
     def latest_with(self, subject: str, metadata: Mapping[str, str]) -> RegisteredSchema | None:
@@ -158,7 +156,7 @@ class RegistryClient:
         query = [("deleted", "true"), *(("key", key) for key in metadata), *(("value", value) for value in metadata.values())]
         action = f"get the latest schema with this metadata of subject {_shown(subject)}"
         call = Call(action, "GET", f"{_path(subject)}/metadata", query, subject=subject)
-        answer = _unless(NO_SCHEMA, lambda: self._ask(call))
+        answer = self._ask_unless(NO_SCHEMA, call)
         return None if answer is None else answer.registered(None, subject)
 
     def version(self, subject: str, number: int, deleted: bool = False) -> RegisteredSchema:
@@ -268,7 +266,7 @@ class RegistryClient:
 
         def checked(place: str) -> list[str]:
             call = Call(action, "POST", path + place, query, _body(schema), subject)
-            answer = _unless(NO_SUBJECT, lambda: self._ask(call))
+            answer = self._ask_unless(NO_SUBJECT, call)
             return [] if answer is None else answer.misfits()
 
         try:
@@ -297,21 +295,19 @@ class RegistryClient:
     def _ask(self, call: Call) -> Answer:
         return Answer(call, self._read(call), self._http)
 
+    def _ask_unless(self, codes: frozenset[int], call: Call) -> Answer | None:
+        """Returns a response; None if it is an error with one of these codes."""
+        try:
+            return self._ask(call)
+        except RegistryError as error:
+            if error.facts.get("error_code") in codes:
+                return None
+            raise
+
     def _read(self, call: Call) -> Any:
-        """Returns the JSON of a response."""
         if self._kept.is_closed:
             raise UsageError("the client of the schema registry is closed")
         return self._http.send(call, self._shared)
-
-
-def _unless(codes: frozenset[int], send: Callable[[], Found]) -> Found | None:
-    """Returns a response; None if it is an error with one of these codes."""
-    try:
-        return send()
-    except RegistryError as error:
-        if error.facts.get("error_code") in codes:
-            return None
-        raise
 
 
 def _body(schema: SchemaText) -> dict[str, object]:

@@ -127,8 +127,7 @@ class Answer:
 
 
 def refuse_answer(call: Call, url: str, text: str) -> NoReturn:
-    subject = {"subject": call.subject} if call.subject else {}
-    raise RegistryError(f"could not {call.action}: the response of the schema registry {url} {text}", url=url, **subject)
+    raise RegistryError(f"could not {call.action}: the response of the schema registry {url} {text}", url=url, **call.facts())
 
 
 def _is_number(value: object) -> TypeGuard[int]:

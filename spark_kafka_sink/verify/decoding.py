@@ -12,16 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from spark_kafka_sink.errors import InstallationError, SchemaError
-from spark_kafka_sink.formats.avro.avro_schema import (
-    Array,
-    AvroType,
-    Fixed,
-    Map,
-    Primitive,
-    Record,
-    Union,
-    parse,
-)
+from spark_kafka_sink.formats.avro.avro_schema import Array, AvroType, Fixed, Map, Primitive, Record, Union, parse
 from spark_kafka_sink.installation import not_installed
 from spark_kafka_sink.registry.registry_client import SchemaText
 from spark_kafka_sink.verify.conversion import AVRO, JSON, PROTOBUF
@@ -113,7 +104,10 @@ class SchemaDecoder:
         path = _message_path(data) if found.schema.kind == PROTOBUF else ()
         value = self._decoder(found, path)(data, SerializationContext(self._topic, field, list(headers)))
         if found.schema.kind == PROTOBUF:
-            _check_fields(value)
+            size = value.ByteSize()
+            value.DiscardUnknownFields()
+            if value.ByteSize() != size:  # it was written with another schema
+                raise UndecodableError("the message has fields that the schema does not have")
         return value
 
     def _decoder(self, found: TopicSchema, path: tuple[int, ...] = ()) -> Deserialize:
@@ -254,14 +248,6 @@ def _avro_deserializer(found: TopicSchema) -> Deserialize:
 
 
 # Protobuf
-
-
-def _check_fields(message: Any) -> None:
-    """Raises UndecodableError if a message has fields that its schema does not have: it was written with another one."""
-    size = message.ByteSize()
-    message.DiscardUnknownFields()
-    if message.ByteSize() != size:
-        raise UndecodableError("the message has fields that the schema does not have")
 
 
 def _message_path(data: bytes) -> tuple[int, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -11,7 +11,7 @@ from spark_kafka_sink.registry.registry_client import RegistryClient
 from spark_kafka_sink.verify.decoding import SchemaDecoder
 from spark_kafka_sink.verify.read_back import RETENTION, TopicRange, read
 from spark_kafka_sink.verify.record_errors import UndecodableError
-from spark_kafka_sink.verify.schema_ids import SchemaKey, TopicSchema, found_schema
+from spark_kafka_sink.verify.schema_ids import SchemaKey, found_schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +99,10 @@ def inspected(
                 if data is None:
                     found.nulls[part] += 1
                     continue
+                pairs = [(one["key"], one["value"]) for one in headers[row]]
                 try:
-                    schema = _decoded(decoder, data, headers[row])
+                    decoder(data, pairs)
+                    schema = decoder.schema(data, pairs)
                 except UndecodableError as error:
                     found.bad += 1
                     if len(found.examples) < examples:
@@ -111,9 +113,3 @@ def inspected(
                 found.kinds[schema.key] = "" if schema.schema is None else schema.schema.kind
         advance(batch.num_rows)
     return found
-
-
-def _decoded(decoder: SchemaDecoder, data: bytes, headers: Sequence[Mapping[str, Any]]) -> TopicSchema:
-    pairs = [(one["key"], one["value"]) for one in headers]
-    decoder(data, pairs)
-    return decoder.schema(data, pairs)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from decimal import Context, Decimal, localcontext
 from typing import Any, Final
 
-from spark_kafka_sink.formats.json_schema.json_references import Validator
+from spark_kafka_sink.formats.json_schema.json_single import Validator
 from spark_kafka_sink.verify.record_errors import UndecodableError
 
 _LONGEST_WHOLE: Final = 400

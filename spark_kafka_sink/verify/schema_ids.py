@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -73,17 +73,12 @@ def schema_key(data: bytes) -> SchemaKey:
     raise NoSchemaIdError(f"does not begin with a schema id ({len(data):,} bytes)")
 
 
-def found_schemas(keys: Iterable[SchemaKey], client: RegistryClient) -> dict[SchemaKey, TopicSchema]:
-    """Asks the registry for schemas. One that it does not have gets a `problem`.
+def found_schema(key: SchemaKey, client: RegistryClient) -> TopicSchema:
+    """Asks the registry for a schema. One that it does not have gets a `problem`.
 
     Raises:
         RegistryError: the registry cannot be reached, or refuses the request.
     """
-    return {key: found_schema(key, client) for key in sorted(keys, key=str)}
-
-
-def found_schema(key: SchemaKey, client: RegistryClient) -> TopicSchema:
-    """Asks the registry for one schema. Raises what `found_schemas` raises."""
     try:
         schema = (client.by_guid(key) if isinstance(key, str) else client.by_id(key)).schema
         named = client.references(schema)
@@ -140,8 +135,3 @@ def last_file(files: bytes) -> Any:
     for one in parsed:
         pool.Add(one)
     return pool.FindFileByName(parsed[-1].name)
-
-
-def is_repeated(field: Any) -> bool:
-    """Returns whether a field's descriptor is that of a list or a map. Newer releases of protobuf warn of `label`."""
-    return bool(field.is_repeated) if hasattr(field, "is_repeated") else field.label == field.LABEL_REPEATED

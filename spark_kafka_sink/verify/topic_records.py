@@ -16,27 +16,19 @@ from spark_kafka_sink.errors import InstallationError, OptionError
 from spark_kafka_sink.formats.schema_format import schema_format
 from spark_kafka_sink.installation import check_extra
 from spark_kafka_sink.options.sink_options import SinkOptions
-from spark_kafka_sink.producer.serializers.json_serializer import JsonSerializer
-from spark_kafka_sink.producer.serializers.primitives import (
-    BooleanSerializer,
-    ByteArraySerializer,
-    DoubleSerializer,
-    FloatSerializer,
-    IntegerSerializer,
-    LongSerializer,
-    ShortSerializer,
-)
+from spark_kafka_sink.producer.serializers.primitives import ByteArraySerializer
 from spark_kafka_sink.producer.serializers.serializer import Serializer
+from spark_kafka_sink.producer.serializers.serializer_table import SHORT_NAMES
 from spark_kafka_sink.producer.serializers.text import StringSerializer
 from spark_kafka_sink.records.timestamps import PER_SECOND
 from spark_kafka_sink.registry.registry_client import RegistryClient
 from spark_kafka_sink.spark.column_types import HEADERS_DDL, arrow_type
 from spark_kafka_sink.spark.plugin_checks import looked_at
 from spark_kafka_sink.spark.schema import ColumnGroup, SinkSchema, schema_of
-from spark_kafka_sink.verify.canonical import canonical_json, comparable
+from spark_kafka_sink.verify.canonical import Path, canonical_json, comparable, defaults, limits
 from spark_kafka_sink.verify.comparison import COLUMNS, UNDECODABLE, Comparison, Side, compare_records, has_no_null, left_out_of
 from spark_kafka_sink.verify.conversion import AVRO, JSON, Convert, converter
-from spark_kafka_sink.verify.decoding import Decode, SchemaDecoder, plain_decoder
+from spark_kafka_sink.verify.decoding import PLAIN_FORMATS, Decode, SchemaDecoder, plain_decoder
 from spark_kafka_sink.verify.read_back import TopicRange, records
 from spark_kafka_sink.verify.record_errors import MisfitError, UndecodableError, described
 from spark_kafka_sink.verify.schema_ids import (
@@ -46,24 +38,15 @@ from spark_kafka_sink.verify.schema_ids import (
     NoSchemaIdError,
     SchemaKey,
     TopicSchema,
-    found_schemas,
+    found_schema,
     not_looked_up,
     schema_key,
 )
-from spark_kafka_sink.verify.schema_limits import Path, defaults, limits
 
 SCHEMA: Final = "schema"
 """The format of a part whose records name their schema. Others are those of `plain_decoder`."""
 
-_PLAIN: Final[Mapping[type[Serializer], str]] = {
-    BooleanSerializer: "boolean",
-    DoubleSerializer: "double",
-    FloatSerializer: "float",
-    IntegerSerializer: "integer",
-    JsonSerializer: "json",
-    LongSerializer: "long",
-    ShortSerializer: "short",
-}
+_PLAIN: Final[Mapping[type[Serializer], str]] = {SHORT_NAMES[name]: name for name in PLAIN_FORMATS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +176,7 @@ def _with_schemas(
     keys = _schema_keys(found, parts)
     with_schemas = []
     for one in formats:
-        schemas = found_schemas(keys[one.part], client) if one.part in keys else {}
+        schemas = {key: found_schema(key, client) for key in sorted(keys.get(one.part, ()), key=str)}
         with_schemas.append(replace(one, schemas=schemas, limits=limits(schemas.values(), one.kind, messages.get(one.part))))
     return with_schemas
 
@@ -231,20 +214,16 @@ def _expected(
 
     def part(name: str, place: int | ColumnGroup | None) -> Column:
         if isinstance(place, ColumnGroup):
-            struct = [F.col(_name(one)).alias(field) for one, field in zip(place.places, place.names, strict=True)]
-            value = F.struct(*struct)
+            value = F.struct(*(F.col(_name(one)).alias(field) for one, field in zip(place.places, place.names, strict=True)))
         else:
             value = column(place, "binary")
         if name in formats:
             value = canonical_json(value, formats[name].kind, formats[name].limits)
         else:
             value = value.cast("binary")
-        is_tombstone = name == "value" and places.tombstone is not None
-        return (
-            F.when(F.coalesce(column(places.tombstone, "boolean"), F.lit(False)), None).otherwise(value)
-            if is_tombstone
-            else value
-        )
+        if name == "value" and places.tombstone is not None:
+            value = F.when(F.coalesce(column(places.tombstone, "boolean"), F.lit(False)), None).otherwise(value)
+        return value
 
     timestamp = column(places.timestamp, "bigint")
     if places.timestamp is not None:
@@ -286,7 +265,7 @@ def _decoded(found: DataFrame, topic: str, formats: Sequence[PartFormat]) -> Dat
     def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         readers = [_Reader(topic, one) for one in formats]
         for batch in batches:
-            columns = {**dict(zip(batch.schema.names, batch.columns, strict=True))}
+            columns = dict(zip(batch.schema.names, batch.columns, strict=True))
             columns |= {_problem(part): pa.nulls(batch.num_rows, pa.string()) for part in ("key", "value")}
             headers = batch.column("headers").to_pylist()
             for reader in readers:
@@ -319,10 +298,8 @@ class _Reader:
         self._kind = kind
         self._format = described.format
         self._converters: dict[object, Convert] = {}
-        schemas = described.schemas
-        self._with_schema = SchemaDecoder(
-            topic, described.part, lambda key: schemas.get(key, not_looked_up(key)), described.schema_kind
-        )
+        schemas, part = described.schemas, described.part
+        self._with_schema = SchemaDecoder(topic, part, lambda key: schemas.get(key, not_looked_up(key)), described.schema_kind)
         self._plain: Decode | None = None if described.format == SCHEMA else plain_decoder(described.format)
 
     def read(self, column: pa.Array, headers: Sequence[Sequence[Mapping[str, Any]]]) -> tuple[pa.Array, pa.Array]:

@@ -28,9 +28,9 @@ from spark_kafka_sink.exactly_once.commit_record import State
 from spark_kafka_sink.exactly_once.log_reader import committed_records
 from spark_kafka_sink.formats.avro.avro_format import AvroFormat
 from spark_kafka_sink.formats.json_schema.json_document import Documents
-from spark_kafka_sink.formats.protobuf.descriptors import inline_rules
 from spark_kafka_sink.formats.protobuf.proto_files import _with_marks as with_marks
 from spark_kafka_sink.formats.protobuf.proto_files import decoded
+from spark_kafka_sink.formats.protobuf.protobuf_format import inline_rules
 from spark_kafka_sink.protocol.all_apis import ALL_APIS
 from spark_kafka_sink.protocol.api import AnyApi
 from spark_kafka_sink.protocol.apis.api_versions import ApiVersionsResponse

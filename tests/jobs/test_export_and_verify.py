@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Producer
 
 from jobs.outcome import ExitCode
-from spark_kafka_sink.verify.key_partitions import partition_of
+from spark_kafka_sink.verify.comparison import partition_of
 from tests.jobs.conftest import ROWS
 from tests.jobs.job_process import CHECKOUT, Ended, JobProcess
 from tests.kafka.fixtures import NewTopic

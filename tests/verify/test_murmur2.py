@@ -7,7 +7,7 @@ import warnings
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_kafka_sink.verify.key_partitions import partition_of
+from spark_kafka_sink.verify.comparison import partition_of
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python reads its schemas with importlib.resources.read_text

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.formats.protobuf.descriptors import message_types
 from spark_kafka_sink.formats.protobuf.proto_files import base64_of
+from spark_kafka_sink.formats.protobuf.protobuf_format import message_types
 from spark_kafka_sink.registry.registry_client import SchemaText
 from spark_kafka_sink.verify.schema_ids import compiled, last_file
 

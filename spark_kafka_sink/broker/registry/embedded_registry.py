@@ -22,7 +22,6 @@ LEVELS: Final = ("NONE", "BACKWARD", "BACKWARD_TRANSITIVE", "FORWARD", "FORWARD_
 KINDS: Final = ("AVRO", "PROTOBUF", "JSON")
 _LARGEST_BODY: Final = 16 * 1024 * 1024
 _LARGEST_DISCARDED: Final = 4 * _LARGEST_BODY
-_SECONDS_TO_STOP: Final = 10.0
 _KEPT: Final = ("schema", "schemaType", "references", "metadata", "ruleSet")
 
 
@@ -75,7 +74,7 @@ class EmbeddedRegistry:
             return
         server.shutdown()
         server.server_close()
-        thread.join(_SECONDS_TO_STOP)
+        thread.join(10.0)
 
     @property
     def url(self) -> str:
@@ -183,8 +182,6 @@ class _Version:
 
 
 class _Schemas:
-    """The subjects, versions and ids of a registry."""
-
     def __init__(self) -> None:
         self._subjects: dict[str, list[_Version]] = {}
         self._ids: dict[str, int] = {}
@@ -200,13 +197,13 @@ class _Schemas:
         except ValueError:
             raise RefusedError(404, 404, "HTTP 404 Not Found") from None
         query = dict(urllib.parse.parse_qsl(parts.query))
-        deleted = query.get("deleted") == "true"
-        found = self._answer(method, parts.path, query, body, deleted=deleted)
+        found = self._answer(method, parts.path, query, body)
         if query.get("format") == "serialized" and method == "GET" and isinstance(found, Mapping) and "schema" in found:
             return {**found, "schema": self._serialized(found)}
         return found
 
-    def _answer(self, method: str, path: str, query: Mapping[str, str], body: Mapping[str, Any], *, deleted: bool) -> Any:
+    def _answer(self, method: str, path: str, query: Mapping[str, str], body: Mapping[str, Any]) -> Any:
+        deleted = query.get("deleted") == "true"
         match method, [urllib.parse.unquote(name) for name in path.strip("/").split("/")]:
             case "GET", ["subjects"]:
                 return [subject for subject in self._subjects if deleted or self._live(subject)]

@@ -7,18 +7,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from spark_kafka_sink.errors import SchemaError
-from spark_kafka_sink.formats.avro.avro_schema import (
-    MISSING,
-    Array,
-    AvroType,
-    Enum,
-    Field,
-    Fixed,
-    Map,
-    Primitive,
-    Record,
-    Union,
-)
+from spark_kafka_sink.formats.avro.avro_schema import MISSING, Array, AvroType, Enum, Field, Fixed, Map, Primitive, Record, Union
 from spark_kafka_sink.formats.nodes import MisfitError
 from spark_kafka_sink.records.varints import varint
 

@@ -11,16 +11,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from spark_kafka_sink.formats.avro.avro_derive import derive
-from spark_kafka_sink.formats.avro.avro_fit import fit
+from spark_kafka_sink.formats.avro.avro_fit import fit, natural
 from spark_kafka_sink.formats.avro.avro_schema import Primitive, full_name, parse
 from spark_kafka_sink.formats.avro.avro_single import encode_value
+from spark_kafka_sink.formats.nodes import Derivation, check_full_name, comment_of, unused
 from spark_kafka_sink.formats.schema_format import NAME_DIFFERS, ColumnPlan, Latest, LoadedSchema, SchemaFormat, compared
-from spark_kafka_sink.producer.serializers.arrays import binary_array, joined
+from spark_kafka_sink.producer.serializers.arrays import binary_array, is_list, is_text, joined
 from spark_kafka_sink.records.arrow_arrays import offsets_of, scalar_of_bytes, valid_mask
 
 _INLINE: Final = "confluent:rules"
-_WIDEST: Final = 5  # bytes of a length below 2 GiB
 
 
 class AvroFormat(SchemaFormat):
@@ -28,9 +27,6 @@ class AvroFormat(SchemaFormat):
 
     name = "avro"
     kind = "AVRO"
-
-    def load(self, text: str, named: Mapping[str, str]) -> LoadedAvro:
-        return LoadedAvro(text, named)
 
     def derived(self, kind: pa.DataType, name: str, latest: Latest) -> str:
         return derive(kind, name)
@@ -70,7 +66,7 @@ class LoadedAvro(LoadedSchema):
         if not self._is_bytes:
             return encode_value(self._tree, value, prefix)
         data = encode_value(self._tree, value)
-        return None if data is None else prefix + data[varint_width(len(data)) :]
+        return None if data is None else prefix + data[int(_varint_widths(np.array([len(data)]))[0]) :]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +79,7 @@ class WholeBytesPlan(ColumnPlan):
         encoded = self._plan.encode(column)
         offsets = offsets_of(encoded).astype(np.int64)
         sizes = np.diff(offsets)
-        widths = np.where(sizes > 0, varint_widths(sizes), 0)
+        widths = np.where(sizes > 0, _varint_widths(sizes), 0)
         kept = np.ones(int(offsets[-1] - offsets[0]), np.bool_)
         for place in range(int(widths.max(initial=0))):
             kept[offsets[:-1][widths > place] - offsets[0] + place] = False
@@ -94,15 +90,10 @@ class WholeBytesPlan(ColumnPlan):
         return joined(scalar_of_bytes(prefix, bare.type), bare) if prefix else bare
 
 
-def varint_width(size: int) -> int:
-    """Returns the number of bytes of the length before bytes that take `size` bytes with it."""
-    return int(varint_widths(np.array([size]))[0])
-
-
-def varint_widths(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Returns `varint_width` of each size."""
+def _varint_widths(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Returns the number of bytes of the length before bytes that take `sizes` bytes with it."""
     widths = np.ones(len(sizes), np.int64)
-    for width in range(1, _WIDEST):
+    for width in range(1, 5):  # bytes of a length below 2 GiB, but for the last one
         widths += sizes - width >= 1 << (7 * width - 1)
     return widths
 
@@ -177,3 +168,74 @@ def _base(schema: dict[str, Any]) -> str:
     if kind == "enum":
         return f"enum {schema['name']} of {', '.join(schema['symbols'])}"
     return f"{kind} {schema['name']}" if kind == "record" else _kind(kind)
+
+
+# Deriving a schema
+
+
+def derive(kind: pa.DataType, name: str, *, nullable: bool = False) -> str:
+    """Derives a schema, as JSON text.
+
+    A nullable field becomes a union of null and its type, with null as its default. A nested record is named after its path: the
+    field `address` of the record `order` is the record `order_address`. The field metadata `comment` becomes `doc`.
+
+    Args:
+        kind: type of the column; a struct becomes a record.
+        name: name of the record, with its namespace if it has one.
+        nullable: whether the value itself becomes a union with null.
+
+    Raises:
+        SchemaError: Avro has no such name or type. The text names each column.
+    """
+    check_full_name(name, "Avro")
+    walk = _Derivation()
+    found = walk.type_of(kind, name, "")
+    walk.end("Avro")
+    return json.dumps(["null", found] if nullable and found != "null" else found, ensure_ascii=False)
+
+
+class _Derivation(Derivation):
+    """Walks over a type. It keeps the names of records, because `a_b.c` and `a.b_c` would be one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._names: set[str] = set()
+
+    def type_of(self, kind: pa.DataType, name: str, path: str) -> Any:
+        if pa.types.is_dictionary(kind):
+            return self.type_of(kind.value_type, name, path)
+        if pa.types.is_struct(kind):
+            return self._record(kind, name, path)
+        if is_list(kind):
+            return {"type": "array", "items": self._field_type(kind.value_field, name, f"{path}[]")}
+        if pa.types.is_map(kind):
+            if not is_text(kind.key_type):
+                self.problem(path, f"the keys of a map are {kind.key_type}, must be string")
+            return {"type": "map", "values": self._field_type(kind.item_field, name, f"{path}[]")}
+        if pa.types.is_fixed_size_binary(kind):
+            return {"type": "fixed", "name": unused(name, self._names, "_"), "size": kind.byte_width}
+        found = natural(kind)
+        if found is None:
+            self.problem(path, f"Avro has no type for {kind}: cast it, for example to string")
+        return found
+
+    def _record(self, kind: pa.DataType, name: str, path: str) -> dict[str, Any]:
+        record = unused(name, self._names, "_")
+        fields: list[dict[str, Any]] = []
+        for index in range(kind.num_fields):
+            field = kind.field(index)
+            inside = f"{path}.{field.name}"
+            self.check_name(field.name, inside, "Avro")
+            if any(one["name"] == field.name for one in fields):
+                self.problem(inside, "two columns have this name")
+            found = {"name": field.name, "type": self._field_type(field, f"{name}_{field.name}", inside)}
+            if isinstance(found["type"], list):
+                found["default"] = None
+            if comment := comment_of(field):
+                found["doc"] = comment
+            fields.append(found)
+        return {"type": "record", "name": record, "fields": fields}
+
+    def _field_type(self, field: pa.Field, name: str, path: str) -> Any:
+        found = self.type_of(field.type, name, path)
+        return ["null", found] if field.nullable and found != "null" else found

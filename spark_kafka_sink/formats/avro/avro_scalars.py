@@ -6,6 +6,7 @@ A kernel takes a column with at least one present row. In the other rows, a `Pac
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -13,7 +14,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from spark_kafka_sink.formats.avro.avro_decimals import decimal_kernel
 from spark_kafka_sink.formats.avro.avro_schema import Enum, Fixed, Logical, Primitive
 from spark_kafka_sink.formats.nodes import (
     MS_PER_DAY,
@@ -24,19 +24,30 @@ from spark_kafka_sink.formats.nodes import (
     bits,
     check_range,
     filled,
+    float_bits,
+    floats,
     listed,
     plain,
     plain_text,
     symbol_places,
 )
 from spark_kafka_sink.options.option import INT32_MAX
-from spark_kafka_sink.producer.serializers.arrays import first_not_utf8, first_row, fixed_width_array, is_binary, is_text, is_uuid
+from spark_kafka_sink.producer.serializers.arrays import (
+    binary_array,
+    first_invalid,
+    first_not_utf8,
+    first_row,
+    fixed_width_array,
+    is_binary,
+    is_text,
+    is_uuid,
+)
 from spark_kafka_sink.producer.serializers.bad_row import BadRowError
 from spark_kafka_sink.producer.serializers.text import UUID_TEXT, uuid_text
 from spark_kafka_sink.records.arrow_arrays import byte_lengths, numbers, offsets_of, valid_mask
 from spark_kafka_sink.records.concat import Views, column_views
 from spark_kafka_sink.records.parts import Part, Present
-from spark_kafka_sink.records.varints import Packed, varints
+from spark_kafka_sink.records.varints import Packed, Words, varints
 
 _INT64_MAX: Final = 2**63 - 1
 _LIMITS: Final = {"int": (-INT32_MAX - 1, INT32_MAX), "long": (-_INT64_MAX - 1, _INT64_MAX)}
@@ -47,21 +58,20 @@ def scalar_kernel(schema: Primitive | Fixed | Enum, kind: pa.DataType) -> Kernel
     """Returns the kernel that encodes columns of `kind`. Raises MisfitError with the reason if the schema cannot hold them."""
     if isinstance(schema, Enum):
         return _enum(schema, kind)
-    if schema.logical is not None:
-        return _logical(schema, schema.logical, kind)
-    if isinstance(schema, Fixed):
-        return _fixed(schema.size, kind)
-    return _PRIMITIVES[schema.kind](kind)
-
-
-def _logical(schema: Primitive | Fixed, logical: Logical, kind: pa.DataType) -> Kernel:
+    logical = schema.logical
+    if logical is None:
+        return _fixed(schema.size, kind) if isinstance(schema, Fixed) else _PRIMITIVES[schema.kind](kind)
     if logical.name == "decimal":
         return decimal_kernel(logical, schema.size if isinstance(schema, Fixed) else None, kind)
     if logical.name == "uuid":
         return uuid_kernel(kind, as_text=not isinstance(schema, Fixed))
     if logical.name == "date":
         return _date(kind)
-    return _time(logical.name, kind) if logical.name.startswith("time-") else _timestamp(logical.name, kind)
+    if not logical.name.startswith("time-"):
+        return _timestamp(logical.name, kind)
+    if not pa.types.is_time(kind):
+        raise MisfitError("it must be time")
+    return _scaled(kind, logical.name, exact=True)
 
 
 # Numbers
@@ -73,43 +83,23 @@ def _boolean(kind: pa.DataType) -> Kernel:
     return lambda column, _: [Packed(bits(column).astype(np.uint64), 8, 1)]
 
 
-def _whole(target: str) -> Callable[[pa.DataType], Kernel]:
-    def fitted(kind: pa.DataType) -> Kernel:
-        dtype = WHOLE.get(kind)
-        if dtype is None:
-            raise MisfitError(_not_whole(kind))
-
-        def kernel(column: pa.Array, present: Present | None) -> Sequence[Part]:
-            values = filled(numbers(column, dtype), present)
-            extremes = check_range(values, _LIMITS[target], target)
-            return varints(values.astype(np.int64, copy=False), extremes)
-
-        return kernel
-
-    return fitted
-
-
-def _not_whole(kind: pa.DataType) -> str:
-    if pa.types.is_temporal(kind):
-        return "the schema has no logical type for dates and times"
-    return "it must be a whole number"
-
-
-def _float(kind: pa.DataType) -> Kernel:
-    if kind == pa.float32():
-        return lambda column, _: [Packed(numbers(column, np.uint32).astype(np.uint64), 32, 4)]
-    if kind == pa.float16():
-        return lambda column, _: [Packed(numbers(column, np.float16).astype(np.float32).view(np.uint32).astype(np.uint64), 32, 4)]
-    raise MisfitError("it would lose digits: cast it to float" if kind == pa.float64() else "it must be float")
-
-
-def _double(kind: pa.DataType) -> Kernel:
-    if kind == pa.float64():
-        return lambda column, _: [Packed(numbers(column, np.uint64), 64, 8)]
-    dtype = {pa.float32(): np.float32, pa.float16(): np.float16}.get(kind)
+def _whole(target: str, kind: pa.DataType) -> Kernel:
+    dtype = WHOLE.get(kind)
     if dtype is None:
-        raise MisfitError("it must be double or float")
-    return lambda column, _: [Packed(numbers(column, dtype).astype(np.float64).view(np.uint64), 64, 8)]
+        is_time = pa.types.is_temporal(kind)
+        raise MisfitError("the schema has no logical type for dates and times" if is_time else "it must be a whole number")
+
+    def kernel(column: pa.Array, present: Present | None) -> Sequence[Part]:
+        values = filled(numbers(column, dtype), present)
+        extremes = check_range(values, _LIMITS[target], target)
+        return varints(values.astype(np.int64, copy=False), extremes)
+
+    return kernel
+
+
+def _floating(target: str, kind: pa.DataType) -> Kernel:
+    read = floats(target, kind)
+    return lambda column, _: [float_bits(read(column))]
 
 
 # Text and bytes
@@ -175,12 +165,6 @@ def _date(kind: pa.DataType) -> Kernel:
     return kernel
 
 
-def _time(target: str, kind: pa.DataType) -> Kernel:
-    if not pa.types.is_time(kind):
-        raise MisfitError("it must be time")
-    return _scaled(kind, target, exact=True)
-
-
 def _timestamp(target: str, kind: pa.DataType) -> Kernel:
     if not pa.types.is_timestamp(kind):
         raise MisfitError("it must be timestamp")
@@ -215,14 +199,16 @@ def _scaled(kind: pa.DataType, target: str, *, exact: bool) -> Kernel:
 
 _PRIMITIVES: Final[Mapping[str, Callable[[pa.DataType], Kernel]]] = {
     "boolean": _boolean,
-    "int": _whole("int"),
-    "long": _whole("long"),
-    "float": _float,
-    "double": _double,
+    "int": partial(_whole, "int"),
+    "long": partial(_whole, "long"),
+    "float": partial(_floating, "float"),
+    "double": partial(_floating, "double"),
     "bytes": _bytes,
     "string": _string,
 }
 
+
+# UUIDs
 
 _TEXT = 36
 _DIGITS = [place for place in range(_TEXT) if place not in (8, 13, 18, 23)]
@@ -230,27 +216,21 @@ _DIGITS = [place for place in range(_TEXT) if place not in (8, 13, 18, 23)]
 
 def uuid_kernel(kind: pa.DataType, *, as_text: bool) -> Kernel:
     """Returns the kernel for columns of `kind`. as_text: writes Avro's string; otherwise, its fixed of 16 bytes."""
-    if is_text(kind):
-        return _text_of_text if as_text else _bytes_of_text
-    if not is_uuid(kind) and kind != pa.binary(16):
+    from_text = is_text(kind)
+    if not from_text and not is_uuid(kind) and kind != pa.binary(16):
         raise MisfitError("it must be string, fixed_size_binary[16] or arrow.uuid")
-    return _text_of_bytes if as_text else _bytes_of_bytes
+
+    def kernel(column: pa.Array, present: Present | None) -> Sequence[Part]:
+        if from_text:
+            text = _checked(column, present)
+            return [*varints(_TEXT), _views(text)] if as_text else [_views(_bytes_of_text(text))]
+        data = column.storage if isinstance(column, pa.ExtensionArray) else column
+        return [*varints(_TEXT), _views(uuid_text(data))] if as_text else [_views(data.cast(pa.binary()))]
+
+    return kernel
 
 
-def _text_of_text(column: pa.Array, present: Present | None) -> Sequence[Part]:
-    return [*varints(_TEXT), _views(_checked(column, present))]
-
-
-def _text_of_bytes(column: pa.Array, _present: Present | None) -> Sequence[Part]:
-    return [*varints(_TEXT), _views(uuid_text(_storage(column)))]
-
-
-def _bytes_of_bytes(column: pa.Array, _present: Present | None) -> Sequence[Part]:
-    return [_views(_storage(column).cast(pa.binary()))]
-
-
-def _bytes_of_text(column: pa.Array, present: Present | None) -> Sequence[Part]:
-    column = _checked(column, present)
+def _bytes_of_text(column: pa.Array) -> pa.Array:
     valid = valid_mask(column)
     rows = np.arange(len(column)) if valid is None else np.flatnonzero(valid)
     offsets = offsets_of(column)
@@ -259,11 +239,7 @@ def _bytes_of_text(column: pa.Array, present: Present | None) -> Sequence[Part]:
     halves = np.where(digits >= ord("a"), digits - (ord("a") - 10), digits - ord("0"))
     found = np.zeros((len(column), 16), np.uint8)
     found[rows] = halves[:, 0::2] << 4 | halves[:, 1::2]
-    return [_views(fixed_width_array(found, valid))]
-
-
-def _storage(column: pa.Array) -> pa.Array:
-    return column.storage if isinstance(column, pa.ExtensionArray) else column
+    return fixed_width_array(found, valid)
 
 
 def _views(column: pa.Array) -> Views:
@@ -281,3 +257,98 @@ def _checked(column: pa.Array, present: Present | None) -> pa.Array:
     if bad is not None:
         raise BadRowError(bad, "text is not a valid UUID (36 characters with dashes)")
     return pc.ascii_lower(column)
+
+
+# Decimals are the bytes of their unscaled number: two's complement, the highest byte first. Almost every column has only numbers
+# of 64 bits. They are words; others are a matrix of bytes.
+
+_MOST_128: Final = 38  # digits of a decimal128
+_MOST_256: Final = 76
+_DIGITS_OF_INT64: Final = 20  # also of uint64
+_WORD: Final = 8
+
+
+def decimal_kernel(logical: Logical, size: int | None, kind: pa.DataType) -> Kernel:
+    """Returns the kernel for columns of `kind`. size: that of Avro's fixed; None: Avro's bytes."""
+    if pa.types.is_integer(kind):
+        first: pa.DataType = pa.decimal128(_DIGITS_OF_INT64, 0)
+    elif pa.types.is_decimal(kind):
+        first = kind
+    else:
+        raise MisfitError("it must be decimal")
+    if logical.precision > _MOST_256:
+        raise MisfitError(f"a decimal of more than {_MOST_256} digits is not supported")
+    target = (pa.decimal256 if logical.precision > _MOST_128 else pa.decimal128)(logical.precision, logical.scale)
+    width = target.byte_width
+
+    def cast(column: pa.Array) -> pa.Array:
+        return column.cast(first).cast(target)
+
+    def kernel(column: pa.Array, present: Present | None) -> Sequence[Part]:
+        try:
+            unscaled = cast(column) if column.type != target else column
+        except pa.ArrowInvalid:
+            bad = first_invalid(column, cast)
+            assert bad is not None
+            raise BadRowError(bad, f"{column[bad].as_py()} does not fit {logical}") from None
+        # The 64-bit words of each number, the lowest first, with a number of the column in rows without a value.
+        words = numbers(unscaled, np.dtype((np.void, width))).view(np.int64).reshape(-1, width // _WORD)
+        if present is not None:
+            words = np.where(present.rows[:, None], words, words[present.first()])
+        low, high = words[:, 0], words[:, 1:]
+        if ((low >> 63)[:, None] == high).all():
+            return _short(low, size)
+        return _long(words, size, valid_mask(unscaled))
+
+    return kernel
+
+
+def _short(values: NDArray[np.int64], size: int | None) -> Sequence[Part]:
+    if size is None:
+        lengths = _lengths(values)
+        bits: Words | int = lengths << 3
+        word = (values.view(np.uint64) << (64 - bits)).byteswap()
+        widest = int(lengths.max())
+        return [Packed(lengths << 1, 8, 1), Packed(word, bits, widest)]
+    if size <= _WORD:
+        return [Packed((values << (64 - 8 * size)).view(np.uint64).byteswap(), 8 * size, size)]
+    number = Packed(values.view(np.uint64).byteswap(), 64, _WORD)
+    filling = (values >> 63).view(np.uint64)
+    before: list[Part] = []
+    for start in range(0, size - _WORD, _WORD):
+        count = min(size - _WORD - start, _WORD)
+        before.append(Packed(filling & ((1 << (8 * count)) - 1), 8 * count, count))
+    return [*before, number]
+
+
+def _lengths(values: NDArray[np.int64]) -> Words:
+    """Returns the least number of bytes that holds each number and its sign."""
+    magnitudes = values ^ (values >> 63)
+    greatest = int(magnitudes.max())
+    lengths = np.ones(len(values), np.uint64)
+    for size in range(1, _WORD):
+        limit = 1 << (8 * size - 1)
+        if limit > greatest:
+            break
+        lengths += magnitudes >= limit
+    return lengths
+
+
+def _long(words: NDArray[np.int64], size: int | None, valid: NDArray[np.bool_] | None) -> Sequence[Part]:
+    rows, width = len(words), words.shape[1] * _WORD
+    data = np.ascontiguousarray(words[:, ::-1]).byteswap().view(np.uint8).reshape(rows, width)
+    negative = data[:, :1] >> 7
+    if size is not None:
+        if size > width:
+            data = np.concatenate([np.repeat(negative * np.uint8(255), size - width, axis=1), data], axis=1)
+        return [_views(fixed_width_array(np.ascontiguousarray(data[:, -size:]), valid))]
+    differs = data != negative * np.uint8(255)
+    first = np.where(differs.any(axis=1), differs.argmax(axis=1), width - 1)
+    lead = np.take_along_axis(data, first[:, None], axis=1)
+    lengths = width - first + ((lead >> 7 != negative)[:, 0] & differs.any(axis=1))
+    if valid is not None:
+        lengths = np.where(valid, lengths, 0)
+    kept = np.arange(width) >= (width - lengths)[:, None]
+    offsets = np.zeros(rows + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    return [*varints(lengths), _views(binary_array(np.ascontiguousarray(data[kept]), offsets, valid))]

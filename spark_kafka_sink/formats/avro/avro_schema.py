@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from spark_kafka_sink.errors import SchemaError
 from spark_kafka_sink.formats.schema_format import NAME, REFERENCE_IT
@@ -32,12 +32,7 @@ _LOGICAL: Final[Mapping[str, tuple[str, ...]]] = {
     "date": ("int",),
     "time-millis": ("int",),
     "time-micros": ("long",),
-    "timestamp-millis": ("long",),
-    "timestamp-micros": ("long",),
-    "timestamp-nanos": ("long",),
-    "local-timestamp-millis": ("long",),
-    "local-timestamp-micros": ("long",),
-    "local-timestamp-nanos": ("long",),
+    **{f"{local}timestamp-{unit}": ("long",) for local in ("", "local-") for unit in ("millis", "micros", "nanos")},
 }
 
 
@@ -136,6 +131,7 @@ class Record:
 
 AvroType = Primitive | Fixed | Enum | Array | Map | Union | Record
 _Named = Fixed | Enum | Record
+_Type = TypeVar("_Type", Fixed, Enum, Record)
 
 
 def parse(text: str, named: Mapping[str, str] = MappingProxyType({})) -> AvroType:
@@ -150,9 +146,7 @@ def parse(text: str, named: Mapping[str, str] = MappingProxyType({})) -> AvroTyp
         SchemaError: The text is not a valid schema. The error names the place.
     """
     try:
-        parser = _Parser(named)
-        parser.define_named()
-        return parser.parsed(_json(text), "", "")
+        return _Parser(named).parsed(_json(text), "", "")
     except RecursionError:
         raise SchemaError("the Avro schema is nested too deeply") from None
 
@@ -176,7 +170,7 @@ def _json(text: str) -> Any:
 
 
 class _Parser:
-    """Parses one schema. It keeps the types that have a name."""
+    """Parses one schema. It keeps the types that have a name, first those of the schemas that others refer to."""
 
     def __init__(self, named: Mapping[str, str]) -> None:
         first: dict[str, str] = {}
@@ -184,10 +178,7 @@ class _Parser:
             first.setdefault(text, name)  # two references may be to one schema
         self._unparsed = {name: text for text, name in first.items()}
         self._known: dict[str, AvroType] = {}
-
-    def define_named(self) -> None:
-        """Parses the schemas that others refer to. Each may come before those that it uses."""
-        while self._unparsed:
+        while self._unparsed:  # each may come before those that it uses
             self._define_one(next(iter(self._unparsed)))
 
     def _define_one(self, reference: str) -> None:
@@ -248,8 +239,7 @@ class _Parser:
         return Union(found)
 
     def _record(self, node: dict[str, Any], namespace: str, path: str) -> Record:
-        record = Record(self._name(node, namespace, path))
-        self._define(record, path)
+        record = self._defined(Record(self._name(node, namespace, path)), path)
         fields = _required(node, "fields", path)
         if not isinstance(fields, list):
             raise _invalid(path, f"the fields of record {record.name} are not a list")
@@ -278,9 +268,7 @@ class _Parser:
             raise _invalid(path, "an enum has a symbol twice")
         if node.get("default") is not None and node["default"] not in symbols:
             raise _invalid(path, f"the default of an enum is {_shown(node['default'])}, must be one of its symbols")
-        found = Enum(self._name(node, namespace, path), {symbol: place for place, symbol in enumerate(symbols)})
-        self._define(found, path)
-        return found
+        return self._defined(Enum(self._name(node, namespace, path), {each: place for place, each in enumerate(symbols)}), path)
 
     def _fixed(self, node: dict[str, Any], namespace: str, path: str) -> Fixed:
         size = _required(node, "size", path)
@@ -288,9 +276,7 @@ class _Parser:
             raise _invalid(path, f"the size of a fixed is {_shown(size)}, must be a whole number of at least 0")
         if size > _LARGEST_FIXED:
             raise _invalid(path, f"the size of a fixed is {size:,}, must be at most {_LARGEST_FIXED:,}")
-        found = Fixed(self._name(node, namespace, path), size, _logical(node, "fixed", size, path))
-        self._define(found, path)
-        return found
+        return self._defined(Fixed(self._name(node, namespace, path), size, _logical(node, "fixed", size, path)), path)
 
     def _name(self, node: dict[str, Any], namespace: str, path: str) -> str:
         name = _required(node, "name", path)
@@ -305,10 +291,11 @@ class _Parser:
             raise _invalid(path, f"{full} is the name of a primitive type")
         return full
 
-    def _define(self, found: _Named, path: str) -> None:
+    def _defined(self, found: _Type, path: str) -> _Type:
         if found.name in self._known:
             raise _invalid(path, f"{found.name} is defined twice")
         self._known[found.name] = found
+        return found
 
 
 def _logical(node: dict[str, Any], kind: str, size: int | None, path: str) -> Logical | None:

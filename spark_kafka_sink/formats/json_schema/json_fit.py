@@ -12,30 +12,32 @@ from decimal import Decimal
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from spark_kafka_sink.formats.fit import Walk, bad_row
 from spark_kafka_sink.formats.json_schema import json_kernels as kernels
-from spark_kafka_sink.formats.json_schema.json_document import Documents, Place, UnknownReferenceError
-from spark_kafka_sink.formats.json_schema.json_kernels import Check, Rows
-from spark_kafka_sink.formats.json_schema.json_types import (
-    HARMLESS,
+from spark_kafka_sink.formats.json_schema.json_document import (
     REFUSED_ALWAYS,
+    Documents,
+    Place,
     Types,
+    UnknownReferenceError,
     branches,
     has_type,
     in_words,
+    restricting,
     with_article,
 )
+from spark_kafka_sink.formats.json_schema.json_kernels import Check, Rows
 from spark_kafka_sink.formats.json_schema.json_values import VALUE_KEYWORDS, is_number, value_check
-from spark_kafka_sink.formats.nodes import MisfitError
+from spark_kafka_sink.formats.nodes import MisfitError, Walk, bad_row
 from spark_kafka_sink.formats.schema_format import ColumnPlan
-from spark_kafka_sink.producer.serializers.arrays import as_binary, is_list, is_text
+from spark_kafka_sink.producer.serializers.arrays import as_binary, is_list, is_text, joined
 from spark_kafka_sink.producer.serializers.bad_row import BadRowError
 from spark_kafka_sink.producer.serializers.json_columns import json_texts, why_not_json
 from spark_kafka_sink.records.arrow_arrays import scalar_of_bytes
 
-_REFUSED_OBJECTS: Final = ("patternProperties", "propertyNames", "dependencies", "dependentRequired", "dependentSchemas")
+_REFUSED_OBJECTS: Final = (
+    *("patternProperties", "propertyNames", "dependencies", "dependentRequired", "dependentSchemas", "unevaluatedProperties"),
+)
 _REFUSED_ARRAYS: Final = ("prefixItems", "contains", "uniqueItems", "unevaluatedItems")
 _Path = tuple[str, ...]
 """The steps to a column: `.name` or `[]`. Joined, the paths of two columns may be the same."""
@@ -58,9 +60,7 @@ class JsonPlan(ColumnPlan):
         except BadRowError as found:
             raise bad_row(_first(column, checks, found)) from None
         data = as_binary(texts)
-        if not prefix:
-            return data
-        return pc.binary_join_element_wise(scalar_of_bytes(prefix, data.type), data, scalar_of_bytes(b"", data.type))
+        return joined(scalar_of_bytes(prefix, data.type), data) if prefix else data
 
 
 def _checked_texts(column: pa.Array, checks: Sequence[Check]) -> pa.Array:
@@ -167,9 +167,7 @@ class _Walk(Walk):
         found: list[Check] = []
         if not place.is_root and self._documents.has_own_uri(place):
             self._misfit(path, kind, place, f"{place} has an $id of its own, which is not supported")
-        for keyword in REFUSED_ALWAYS:
-            if keyword in schema and schema[keyword] not in HARMLESS.get(keyword, ()):
-                self._refuse(place, keyword, kind, path)
+        self._refuse_all(place, REFUSED_ALWAYS, kind, path)
         if "type" in schema and not has_type(schema["type"], written):
             self._misfit(path, kind, place, f"it is written as {with_article(written)}")
             return []
@@ -193,6 +191,10 @@ class _Walk(Walk):
 
     def _refuse(self, place: Place, keyword: str, kind: pa.DataType, path: _Path, why: str = "is not supported") -> None:
         self._misfit(path, kind, place, f"keyword {keyword} at {place.at(keyword)} {why}")
+
+    def _refuse_all(self, place: Place, keywords: Sequence[str], kind: pa.DataType, path: _Path) -> None:
+        for keyword in restricting(place.value, keywords):
+            self._refuse(place, keyword, kind, path)
 
     # Other schemas
 
@@ -219,10 +221,9 @@ class _Walk(Walk):
 
     def _struct(self, place: Place, kind: pa.DataType, path: _Path) -> list[Check]:
         schema = place.value
-        for keyword in (*_REFUSED_OBJECTS, "unevaluatedProperties"):
-            self._refuse_unless_harmless(place, keyword, kind, path)
+        self._refuse_all(place, _REFUSED_OBJECTS, kind, path)
         properties = _mapped(schema.get("properties"))
-        required = _listed(schema.get("required"))
+        required = schema["required"] if isinstance(schema.get("required"), list) else []
         names = [kind.field(index).name for index in range(kind.num_fields)]
         fields = []
         for index, name in enumerate(names):
@@ -245,7 +246,6 @@ class _Walk(Walk):
         return [*found, kernels.of_fields(fields)] if fields else found
 
     def _property(self, place: Place, field: pa.Field, names: Sequence[str], path: _Path) -> Place | None:
-        """Returns the schema of a struct's field."""
         properties = _mapped(place.value.get("properties"))
         if field.name in properties:
             return place.at("properties", field.name)
@@ -269,8 +269,7 @@ class _Walk(Walk):
         if not is_text(kind.key_type):
             self._misfit(inside, kind.key_type, "string", "the keys of a map must be string")
             return []
-        for keyword in (*_REFUSED_OBJECTS, "unevaluatedProperties"):
-            self._refuse_unless_harmless(place, keyword, kind, path)
+        self._refuse_all(place, _REFUSED_OBJECTS, kind, path)
         for keyword in ("properties", "required"):
             if place.value.get(keyword):
                 reason = "names properties, and a map may have any: use a struct"
@@ -278,12 +277,11 @@ class _Walk(Walk):
         found = self._lengths(place, ("minProperties", "maxProperties"), kernels.list_length, kind, path)
         items = place.at("additionalProperties") if "additionalProperties" in place.value else Place(True, "", "".join(inside))
         checks, nullable = self.checks(items, kind.item_type, inside), self._types.allows_null(items)
-        return [*found, kernels.of_entries(checks, nullable=nullable)] if checks or not nullable else found
+        return [*found, kernels.of_elements(checks, nullable=nullable)] if checks or not nullable else found
 
     def _list(self, place: Place, kind: pa.DataType, path: _Path) -> list[Check]:
         schema, inside = place.value, (*path, "[]")
-        for keyword in _REFUSED_ARRAYS:
-            self._refuse_unless_harmless(place, keyword, kind, path)
+        self._refuse_all(place, _REFUSED_ARRAYS, kind, path)
         found = self._lengths(place, ("minItems", "maxItems"), kernels.list_length, kind, path)
         if isinstance(schema.get("items"), list):
             self._refuse(place, "items", kind, path, "as a list is not supported")
@@ -291,10 +289,6 @@ class _Walk(Walk):
         items = place.at("items") if "items" in schema else Place(True, "", "".join(inside))
         checks, nullable = self.checks(items, kind.value_type, inside), self._types.allows_null(items)
         return [*found, kernels.of_elements(checks, nullable=nullable)] if checks or not nullable else found
-
-    def _refuse_unless_harmless(self, place: Place, keyword: str, kind: pa.DataType, path: _Path) -> None:
-        if keyword in place.value and place.value[keyword] not in HARMLESS.get(keyword, ()):
-            self._refuse(place, keyword, kind, path)
 
     def _lengths(self, place: Place, keywords: tuple[str, str], length: Rows, kind: pa.DataType, path: _Path) -> list[Check]:
         """Returns the check of the bounds of a length, if the schema has any."""
@@ -322,10 +316,6 @@ class _Walk(Walk):
                 else:
                     found += [one] if one is not None else []
         return found
-
-
-def _listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 def _mapped(value: Any) -> dict[str, Any]:

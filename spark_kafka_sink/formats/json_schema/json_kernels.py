@@ -12,7 +12,6 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from spark_kafka_sink.options.option import INT32_MAX
 from spark_kafka_sink.producer.serializers.arrays import entries_of, is_text, list_parts, place_in_list
@@ -26,7 +25,6 @@ Check = Callable[[pa.Array], None]
 Rows = Callable[[pa.Array], pa.Array]
 """Returns for each row of a column whether it is valid; null for a null row."""
 
-_NULL_REFUSED: Final = "it is null, and the schema does not allow null"
 _WIDE: Final = Context(prec=10_000)
 _SURE_DIGITS: Final = 15  # a decimal of at most as many digits is told apart from any other as a double
 
@@ -65,21 +63,21 @@ def of_fields(fields: Sequence[tuple[int, str, bool, Sequence[Check]]]) -> Check
 
 
 def of_elements(checks: Sequence[Check], *, nullable: bool) -> Check:
-    """Returns the check of an array. nullable: whether its elements may be null."""
+    """Returns the check of an array, or of a map's values. nullable: whether its elements may be null."""
 
     def checked(column: pa.Array) -> None:
-        elements, starts = list_parts(column)
-        _run_inside(checks, elements, starts, nullable)
-
-    return checked
-
-
-def of_entries(checks: Sequence[Check], *, nullable: bool) -> Check:
-    """Returns the check of a map. nullable: whether its values may be null."""
-
-    def checked(column: pa.Array) -> None:
-        entries, starts = list_parts(entries_of(column))
-        _run_inside(checks, entries.flatten()[1], starts, nullable)
+        is_map = pa.types.is_map(column.type)
+        elements, starts = list_parts(entries_of(column) if is_map else column)
+        if is_map:
+            elements = elements.flatten()[1]
+        try:
+            if not nullable and elements.null_count:
+                row = pc.index(elements.is_null(), True).as_py()
+                raise BadRowError(row, "it is null, and the schema does not allow null")
+            run(checks, elements)
+        except BadRowError as bad:
+            row, place = place_in_list(starts, bad.row)
+            raise bad.inside(row, f"[{place}]") from None
 
     return checked
 
@@ -93,16 +91,6 @@ def run(checks: Sequence[Check], column: pa.Array) -> None:
     """Runs all checks. Raises BadRowError."""
     for one in checks:
         one(column)
-
-
-def _run_inside(checks: Sequence[Check], elements: pa.Array, starts: NDArray[np.int64], nullable: bool) -> None:
-    try:
-        if not nullable and elements.null_count:
-            raise BadRowError(pc.index(elements.is_null(), True).as_py(), _NULL_REFUSED)
-        run(checks, elements)
-    except BadRowError as bad:
-        row, place = place_in_list(starts, bad.row)
-        raise bad.inside(row, f"[{place}]") from None
 
 
 # Text and arrays
@@ -235,18 +223,12 @@ def _within_doubles(bound: int | Decimal, lower: bool, exclusive: bool) -> Rows:
     if isinstance(bound, int) and int(nearest) != bound:
         # No other double lies between the two. So values beyond the bound are those beyond the double, or from it on.
         exclusive = int(nearest) < bound if lower else int(nearest) > bound
-    compare = _COMPARED[lower, exclusive]
+    if lower:
+        compare = pc.greater if exclusive else pc.greater_equal
+    else:
+        compare = pc.less if exclusive else pc.less_equal
     limit = pa.scalar(nearest, pa.float64())
     return lambda column: compare(doubles(column), limit)
-
-
-# By whether the bound is the lower one, and exclusive.
-_COMPARED: Final = {
-    (True, True): pc.greater,
-    (True, False): pc.greater_equal,
-    (False, True): pc.less,
-    (False, False): pc.less_equal,
-}
 
 
 def is_multiple_of_integer(divisor: int) -> Rows:

@@ -9,11 +9,10 @@ from typing import Any, Final
 import pyarrow as pa
 
 from spark_kafka_sink.errors import SchemaError
-from spark_kafka_sink.formats.fit import Derivation, comment_of
-from spark_kafka_sink.formats.json_schema.json_document import Documents, official
+from spark_kafka_sink.formats.json_schema.json_document import Documents, differences, official
 from spark_kafka_sink.formats.json_schema.json_fit import JsonPlan, fit, json_type
 from spark_kafka_sink.formats.json_schema.json_single import MODULE, USED_BY, SingleValues
-from spark_kafka_sink.formats.json_schema.json_types import differences
+from spark_kafka_sink.formats.nodes import Derivation, comment_of
 from spark_kafka_sink.formats.schema_format import Latest, LoadedSchema, SchemaFormat
 from spark_kafka_sink.installation import check_extra
 from spark_kafka_sink.producer.serializers.arrays import is_binary, is_list, is_text, is_uuid
@@ -34,9 +33,6 @@ class JsonSchemaFormat(SchemaFormat):
         for name, one in {"the schema": text, **named}.items():
             _check_schema(json.loads(one), name)
         return text, named
-
-    def load(self, text: str, named: Mapping[str, str]) -> LoadedJsonSchema:
-        return LoadedJsonSchema(text, named)
 
     def derived(self, kind: pa.DataType, name: str, latest: Latest) -> str:
         return derive(kind, name)
@@ -125,8 +121,6 @@ def derive(kind: pa.DataType, name: str) -> str:
 
 
 class _Walk(Derivation):
-    """Walks over a type."""
-
     def type_of(self, kind: pa.DataType, path: str) -> dict[str, Any]:
         if pa.types.is_dictionary(kind):
             return self.type_of(kind.value_type, path)

@@ -15,7 +15,21 @@ MESSAGE: Final = "message"
 ENUM: Final = "enum"
 GROUP: Final = "group"
 GROUP_PROBLEM: Final = "groups are not supported: use a message, or leave the field out"
+NO_NULL_ELEMENT: Final = "is null, and a repeated field cannot hold null"
+NO_NULL_IN_MAP: Final = "is null, and a map cannot hold null"
 _VERSION: Final = 1
+
+TIMESTAMP: Final = "google.protobuf.Timestamp"
+DURATION: Final = "google.protobuf.Duration"
+WRAPPERS: Final = tuple(
+    f"google.protobuf.{name}Value"
+    for name in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
+)
+NOT_SUPPORTED: Final = tuple(f"google.protobuf.{name}" for name in ("Any", "Struct", "Value", "ListValue"))
+LIMITS_S: Final[Mapping[str, tuple[int, int]]] = {
+    TIMESTAMP: (-62_135_596_800, 253_402_300_799),  # the years 1 to 9999
+    DURATION: (-315_576_000_000, 315_576_000_000),  # 10,000 years
+}
 
 
 @dataclass(frozen=True, slots=True)

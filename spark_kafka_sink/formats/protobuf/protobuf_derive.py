@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from spark_kafka_sink.errors import SchemaError
-from spark_kafka_sink.formats.fit import Derivation, check_full_name, comment_of, unused
+from spark_kafka_sink.formats.nodes import Derivation, check_full_name, comment_of, unused
 from spark_kafka_sink.formats.schema_format import NAME
 from spark_kafka_sink.producer.serializers.arrays import is_binary, is_list, is_text, is_uuid
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
-_INDENT: Final = "  "
 _OWN_NUMBERS: Final = range(19_000, 20_000)  # Protobuf keeps them for itself
 _LAST_NUMBER: Final = 2**29 - 1
 
@@ -86,7 +85,7 @@ class _Walk(Derivation):
         self._around = outer
         # In the order of their numbers, so that other orders of the columns are no other schemas.
         fields = [line for _, field in sorted(lines, key=lambda one: one[0]) for line in field]
-        return [f"message {name} {{", *(f"{_INDENT}{line}" for line in (*reserved, *inside, *fields)), "}"]
+        return [f"message {name} {{", *(f"  {line}" for line in (*reserved, *inside, *fields)), "}"]
 
     def _numbers(self, names: Sequence[str], path: str) -> tuple[list[int], list[str]]:
         """Returns the number of each field of a message, and the lines that reserve what goes."""
@@ -113,7 +112,8 @@ class _Walk(Derivation):
     def _check_name(self, name: str, path: str, in_json: dict[str, str]) -> None:
         """Notes a name that a field cannot have. `in_json` has the earlier ones by their names in JSON."""
         self.check_name(name, path, "Protobuf")
-        own = _in_json(name)
+        first, *others = name.split("_")
+        own = first + _joined(others)  # as Protobuf's compiler makes it
         other = in_json.get(own)
         in_json[own] = name
         if other == name:
@@ -141,23 +141,21 @@ class _Walk(Derivation):
         return self._type(kind, name, path, taken, inside), False
 
     def _type(self, kind: pa.DataType, name: str, path: str, taken: set[str], inside: list[str]) -> str:
-        """Returns the type of one value."""
         if pa.types.is_dictionary(kind):
             return self._type(kind.value_type, name, path, taken, inside)
         if pa.types.is_struct(kind):
-            message = unused(_camel(name), taken)
+            camel = _joined(name.split("_"))
+            message = unused(camel if NAME.fullmatch(camel) else f"_{camel}", taken)
             inside += self.message(kind, message, path)
             return message
         for fits, found in _TYPES:
             if fits(kind):
-                return self._imported(found) if found.startswith("google.") else found
+                if not found.startswith("google."):
+                    return found
+                self.imports.add(f"{found.replace('.', '/').lower()}.proto")
+                return f".{found}" if "google" in self._around else found
         self.problem(path, f"Protobuf has no type for {kind}: cast it, for example to string")
         return ""
-
-    def _imported(self, message: str) -> str:
-        """Returns how to write the name of one of Protobuf's own messages."""
-        self.imports.add(f"{message.replace('.', '/').lower()}.proto")
-        return f".{message}" if "google" in self._around else message
 
 
 def _message_at(root: Descriptor | None, path: str) -> Descriptor | None:
@@ -197,21 +195,14 @@ def _comment(field: pa.Field) -> list[str]:
     return [f"// {''.join(each if each.isprintable() else ' ' for each in line)}".rstrip() for line in lines]
 
 
-def _camel(name: str) -> str:
-    """Returns the name in CamelCase, which has no underscores but before a digit."""
-    text = "".join(part[:1].upper() + part[1:] for part in name.split("_"))
-    return text if NAME.fullmatch(text) else f"_{text}"
-
-
-def _in_json(name: str) -> str:
-    """Returns the name of a field in JSON, as Protobuf's compiler makes it."""
-    first, *others = name.split("_")
-    return first + "".join(part[:1].upper() + part[1:] for part in others)
-
-
 def _entry(name: str) -> str:
     """Returns the name that Protobuf's compiler gives to the message of a map's entries."""
-    return "".join(part[:1].upper() + part[1:] for part in name.split("_")) + "Entry"
+    return _joined(name.split("_")) + "Entry"
+
+
+def _joined(parts: Sequence[str]) -> str:
+    """Returns the parts of a name in CamelCase, which has no underscores but before a digit."""
+    return "".join(part[:1].upper() + part[1:] for part in parts)
 
 
 def _is_local(kind: pa.DataType) -> bool:

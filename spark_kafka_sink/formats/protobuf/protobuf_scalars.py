@@ -1,4 +1,4 @@
-"""Encodes columns of one Arrow type as one of Protobuf's scalar types or as an enum, without tags.
+"""Encodes columns of one Arrow type as one of Protobuf's scalar types or as an enum, without tags; and as Timestamp or Duration.
 
 A kernel takes a column with at least one present row. In the other rows, a `Packed` may hold anything, and a `Views` is null.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -19,20 +20,23 @@ from spark_kafka_sink.formats.nodes import (
     PER_SECOND,
     WHOLE,
     MisfitError,
+    Node,
     bits,
     check_range,
     filled,
+    float_bits,
+    floats,
     plain,
     plain_text,
     symbol_places,
 )
-from spark_kafka_sink.formats.protobuf.message_types import Enum
+from spark_kafka_sink.formats.protobuf.message_types import DURATION, LIMITS_S, TIMESTAMP, Enum, tag
 from spark_kafka_sink.producer.serializers.arrays import first_row, is_binary, is_text, is_uuid
 from spark_kafka_sink.producer.serializers.bad_row import BadRowError
 from spark_kafka_sink.producer.serializers.text import uuid_text
 from spark_kafka_sink.records.arrow_arrays import byte_lengths, numbers, text_scalar
 from spark_kafka_sink.records.concat import column_views
-from spark_kafka_sink.records.parts import Part, Present
+from spark_kafka_sink.records.parts import Part, Present, masked
 from spark_kafka_sink.records.varints import Packed, Words, unsigned_varints, varints
 
 VARINT: Final = 0
@@ -208,27 +212,14 @@ def _boolean(kind: pa.DataType) -> ScalarKernel:
     return ScalarKernel(VARINT, encode)
 
 
-def _float(kind: pa.DataType) -> ScalarKernel:
-    if kind == pa.float32():
-        return _floating(4, lambda column: numbers(column, np.float32))
-    if kind == pa.float16():
-        return _floating(4, lambda column: numbers(column, np.float16).astype(np.float32))
-    raise MisfitError("it would lose digits: cast it to float" if kind == pa.float64() else "it must be float")
+def _floating(target: str, kind: pa.DataType) -> ScalarKernel:
+    read = floats(target, kind)
 
-
-def _double(kind: pa.DataType) -> ScalarKernel:
-    dtype = {pa.float64(): np.float64, pa.float32(): np.float32, pa.float16(): np.float16}.get(kind)
-    if dtype is None:
-        raise MisfitError("it must be double or float")
-    return _floating(8, lambda column: numbers(column, dtype).astype(np.float64, copy=False))
-
-
-def _floating(size: int, read: Callable[[pa.Array], NDArray[Any]]) -> ScalarKernel:
     def encode(column: pa.Array, _present: Present | None, ask: bool) -> Encoded:
-        word: Words = read(column).view(f"u{size}").astype(np.uint64, copy=False)
-        return Encoded([Packed(word, 8 * size, size)], word != 0 if ask else None)  # so -0.0 is not the default
+        packed = float_bits(read(column))
+        return Encoded([packed], np.not_equal(packed.word, 0) if ask else None)  # so -0.0 is not the default
 
-    return ScalarKernel(FIXED32 if size == 4 else FIXED64, encode, read)
+    return ScalarKernel(WIRE_TYPES[target], encode, read)
 
 
 # Text and bytes
@@ -257,15 +248,12 @@ def sized(column: pa.Array, present: Present | None, ask: bool) -> Encoded:
     lengths = byte_lengths(column)
     views = column_views(column, lengths, None)
     if isinstance(views.lengths, int):
-        return Encoded([*unsigned_varints(views.lengths), views], None if views.lengths else _nowhere(len(column), ask))
+        nowhere = np.zeros(len(column), np.bool_) if ask and not views.lengths else None
+        return Encoded([*unsigned_varints(views.lengths), views], nowhere)
     counts: NDArray[np.int64] = filled(views.lengths, present) if views.has_nulls else views.lengths
     bounds = max(lengths.shortest, 0), lengths.longest
     parts: list[Part] = [*unsigned_varints(counts.view(np.uint64), bounds), views]
     return Encoded(parts, counts > 0 if ask and lengths.shortest <= 0 else None)
-
-
-def _nowhere(rows: int, ask: bool) -> NDArray[np.bool_] | None:
-    return np.zeros(rows, np.bool_) if ask else None
 
 
 def _decimal_text(column: pa.Array) -> pa.Array:
@@ -287,8 +275,62 @@ _MADE_BY: Final[Mapping[type, Callable[[int, int], pa.DataType]]] = {
 }
 _OTHERS: Final[Mapping[str, Callable[[pa.DataType], ScalarKernel]]] = {
     "bool": _boolean,
-    "float": _float,
-    "double": _double,
+    "float": partial(_floating, "float"),
+    "double": partial(_floating, "double"),
     "string": _string,
     "bytes": _bytes,
 }
+
+
+# Timestamp and Duration
+
+_SECONDS: Final = Packed(int.from_bytes(tag(1, VARINT), "little"), 8, 1)
+_NANOS: Final = Packed(int.from_bytes(tag(2, VARINT), "little"), 8, 1)
+
+
+def seconds_and_nanos(name: str, kind: pa.DataType) -> Node | None:
+    """Returns the fields of a Timestamp or Duration; None if a struct brings them. Raises MisfitError for another column."""
+    if pa.types.is_struct(kind):
+        return None
+    if name == TIMESTAMP:
+        if not pa.types.is_timestamp(kind):
+            raise MisfitError("it must be timestamp")
+        if kind.tz is None:
+            raise MisfitError("it is in UTC: use a timestamp with a time zone")
+    elif not pa.types.is_duration(kind):
+        raise MisfitError("it must be an interval of days to seconds")
+    return _TimeNode(name, PER_SECOND[kind.unit])
+
+
+@dataclass(frozen=True, slots=True)
+class _TimeNode(Node):
+    """The fields `seconds` and `nanos`. Both are left out if they are 0."""
+
+    name: str
+    per_second: int
+
+    def parts(self, column: pa.Array, present: Present | None) -> Sequence[Part]:
+        values = filled(numbers(column, np.int64), present)
+        seconds = values // self.per_second
+        nanos = (values - seconds * self.per_second) * (10**9 // self.per_second)
+        if self.name == DURATION:  # both have the sign of the duration
+            cut = (seconds < 0) & (nanos > 0)
+            seconds = seconds + cut
+            nanos = nanos - cut * np.int64(10**9)
+        least, greatest = LIMITS_S[self.name]
+        if int(seconds.min()) < least or int(seconds.max()) > greatest:
+            bad = first_row((seconds < least) | (seconds > greatest))
+            assert bad is not None
+            raise BadRowError(bad, f"the value is out of range for {self.name}")
+        return [*_field(_SECONDS, seconds, present), *_field(_NANOS, nanos, present)]
+
+
+def _field(before: Packed, values: NDArray[np.int64], present: Present | None) -> Sequence[Part]:
+    used = values != 0
+    if present is not None:
+        used &= present.rows
+    if not used.any():
+        return ()
+    first, *more = unsigned_varints(values.view(np.uint64))
+    parts: list[Part] = [before.then(first), *more] if first.max_bytes < 8 else [before, first, *more]
+    return masked(parts, None if used.all() else Present.of(used))

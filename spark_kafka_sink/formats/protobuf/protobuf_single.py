@@ -16,26 +16,24 @@ import numpy as np
 
 from spark_kafka_sink.formats import single_values as single
 from spark_kafka_sink.formats.protobuf.message_types import (
+    DURATION,
     ENUM,
     GROUP,
     GROUP_PROBLEM,
+    LIMITS_S,
     MESSAGE,
+    NO_NULL_ELEMENT,
+    NO_NULL_IN_MAP,
+    NOT_SUPPORTED,
+    TIMESTAMP,
+    WRAPPERS,
     Enum,
     Field,
     Message,
     ProtobufSchema,
     tag,
 )
-from spark_kafka_sink.formats.protobuf.protobuf_nested import (
-    DURATION,
-    LIMITS_S,
-    NO_NULL_ELEMENT,
-    NO_NULL_IN_MAP,
-    NOT_SUPPORTED,
-    TIMESTAMP,
-    WRAPPERS,
-)
-from spark_kafka_sink.formats.protobuf.protobuf_scalars import LIMITS, SIZED, VARINT, WIRE_TYPES
+from spark_kafka_sink.formats.protobuf.protobuf_scalars import FIXED32, FIXED64, LIMITS, SIZED, VARINT, WIRE_TYPES
 from spark_kafka_sink.formats.single_values import BadValueError, refused
 from spark_kafka_sink.records.varints import unsigned_varint, varint
 
@@ -155,7 +153,7 @@ class _Writer:
         return _whole(field.kind, value) if field.kind in LIMITS else _OTHERS[field.kind](value)
 
 
-_DEFAULTS: Final[Mapping[int, bytes]] = {0: b"\0", 1: bytes(8), 2: b"\0", 5: bytes(4)}
+_DEFAULTS: Final[Mapping[int, bytes]] = {VARINT: b"\0", FIXED64: bytes(8), SIZED: b"\0", FIXED32: bytes(4)}
 
 
 def _own_bytes(message: Message, value: Any) -> bytes | None:
@@ -195,8 +193,7 @@ def _seconds_and_nanos(name: str, nanos: int) -> bytes:
     least, greatest = LIMITS_S[name]
     if not least <= seconds <= greatest:
         raise BadValueError(f"the value is out of range for {name}")
-    numbers = ((1, seconds), (2, rest))
-    return b"".join(tag(number, VARINT) + _code(one) for number, one in numbers if one)
+    return b"".join(tag(number, VARINT) + _code(one) for number, one in ((1, seconds), (2, rest)) if one)
 
 
 def _code(number: int) -> bytes:

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.errors import SchemaError
-from spark_kafka_sink.formats.avro.avro_derive import derive
 from spark_kafka_sink.formats.avro.avro_fit import fit
+from spark_kafka_sink.formats.avro.avro_format import derive
 from spark_kafka_sink.formats.avro.avro_schema import Record, full_name, parse
 from tests.every import every
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_kafka_sink.formats.json_schema.json_patterns import PatternError, translated
+from spark_kafka_sink.formats.json_schema.json_values import PatternError, translated
 from tests.every import every
 from tests.examples import examples
 

@@ -18,8 +18,8 @@ from jsonschema import Draft202012Validator
 
 from spark_kafka_sink.errors import SchemaError, SerializationError
 from spark_kafka_sink.formats.json_schema.json_document import DIALECTS
-from spark_kafka_sink.formats.json_schema.json_references import Validator
 from spark_kafka_sink.formats.json_schema.json_schema_format import JsonSchemaFormat
+from spark_kafka_sink.formats.json_schema.json_single import Validator
 from spark_kafka_sink.verify.json_values import validated_json
 from tests.every import every
 from tests.examples import examples

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.errors import SerializationError
 from spark_kafka_sink.formats import nodes
-from spark_kafka_sink.formats.protobuf.descriptors import message_types
 from spark_kafka_sink.formats.protobuf.message_types import from_json
 from spark_kafka_sink.formats.protobuf.proto_files import base64_of
 from spark_kafka_sink.formats.protobuf.protobuf_fit import fit
+from spark_kafka_sink.formats.protobuf.protobuf_format import message_types
 from spark_kafka_sink.records import concat, parts
 from tests.examples import examples
 from tests.formats.protobuf.compiling import NEEDS_EDITIONS, file_set, message_class, message_of, reader

@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.errors import SchemaError
-from spark_kafka_sink.formats.protobuf.descriptors import message_types
 from spark_kafka_sink.formats.protobuf.protobuf_derive import derive
 from spark_kafka_sink.formats.protobuf.protobuf_fit import fit
+from spark_kafka_sink.formats.protobuf.protobuf_format import message_types
 from tests.every import every
 
 

@@ -10,9 +10,9 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSe
 from spark_kafka_sink import installation
 from spark_kafka_sink.errors import InstallationError, SchemaError
 from spark_kafka_sink.formats.protobuf import proto_files
-from spark_kafka_sink.formats.protobuf.descriptors import inline_rules, message_types
 from spark_kafka_sink.formats.protobuf.message_types import from_json
 from spark_kafka_sink.formats.protobuf.proto_files import base64_of, files_of
+from spark_kafka_sink.formats.protobuf.protobuf_format import inline_rules, message_types
 from spark_kafka_sink.formats.schema_format import SchemaFile
 from tests.every import every
 from tests.formats.protobuf.compiling import HAS_EDITIONS, file_set

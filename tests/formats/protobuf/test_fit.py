@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.errors import SchemaError, SerializationError
-from spark_kafka_sink.formats.protobuf.descriptors import message_types
 from spark_kafka_sink.formats.protobuf.protobuf_fit import fit
+from spark_kafka_sink.formats.protobuf.protobuf_format import message_types
 from spark_kafka_sink.formats.protobuf.protobuf_single import encode_value
 from tests.every import every
 from tests.formats.protobuf.compiling import NEEDS_EDITIONS

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_kafka_sink.formats.protobuf.descriptors import message_types
+from spark_kafka_sink.formats.protobuf.protobuf_format import message_types
 from tests.kafka.jars import jars
 from tests.kafka.java import java
 from tests.registry.apicurio import POM

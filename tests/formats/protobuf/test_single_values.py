@@ -15,8 +15,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from spark_kafka_sink.errors import SerializationError
-from spark_kafka_sink.formats.protobuf.descriptors import message_types
 from spark_kafka_sink.formats.protobuf.proto_files import base64_of
+from spark_kafka_sink.formats.protobuf.protobuf_format import message_types
 from spark_kafka_sink.formats.protobuf.protobuf_single import encode_value
 from tests.every import every
 from tests.examples import examples

@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.formats.avro.avro_derive import derive
+from spark_kafka_sink.formats.avro.avro_format import derive
 from spark_kafka_sink.formats.schema_serializer import ResolvedSchema, SchemaSerializer
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
