@@ -9,8 +9,8 @@ from benchmarks.cost import page as cost
 from benchmarks.scale import partitions, tasks, workers
 from docs.markdown import table
 from spark_kafka_sink.broker import BrokerConfig
-from spark_kafka_sink.broker.cluster.broker_settings import SETTINGS
 from spark_kafka_sink.broker.cluster.topic_config import TOPIC_CONFIGS
+from spark_kafka_sink.broker.server_properties import SETTINGS
 from spark_kafka_sink.exporters.metric_families import FAMILIES, LATENCY_TEXT
 from spark_kafka_sink.exporters.opentelemetry import ATTRIBUTES
 from spark_kafka_sink.exporters.prometheus import prometheus_name

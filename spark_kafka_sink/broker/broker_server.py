@@ -1,14 +1,18 @@
-"""One broker: its sockets and its handler threads (Kafka's BrokerServer)."""
+"""One broker: its sockets, its handler threads (Kafka's BrokerServer), and what clients need to connect to it."""
 
 from __future__ import annotations
 
+from typing import Final
+
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.broker_services import SharedServices
+from spark_kafka_sink.broker.certificates import CertificateAuthority
 from spark_kafka_sink.broker.cluster.metadata_image import BrokerState
 from spark_kafka_sink.broker.kafka_apis import KafkaApis
-from spark_kafka_sink.broker.network.kafka_request_handler_pool import KafkaRequestHandlerPool
 from spark_kafka_sink.broker.network.listener import Listener, SecurityProtocol
+from spark_kafka_sink.broker.network.request_channel import KafkaRequestHandlerPool
 from spark_kafka_sink.broker.network.socket_server import NetworkSnapshot, SocketServer
+from spark_kafka_sink.errors import OptionError
 
 DIRECT_LISTENER = "DIRECT"
 
@@ -117,3 +121,64 @@ def security_protocol(config: BrokerConfig) -> SecurityProtocol:
     if config.uses_sasl:
         return SecurityProtocol.SASL_SSL if config.uses_tls else SecurityProtocol.SASL_PLAINTEXT
     return SecurityProtocol.SSL if config.uses_tls else SecurityProtocol.PLAINTEXT
+
+
+ANYBODY: Final = "client"
+"""The user name for a broker without users."""
+
+_MODULES: Final = "org.apache.kafka.common.security"
+
+
+def client_settings(config: BrokerConfig, authority: CertificateAuthority | None, user: str | None) -> dict[str, str]:
+    """Returns the security settings under Kafka's names, for Java's client and for this package's producer.
+
+    Args:
+        config: the broker's settings.
+        authority: the authority that signs certificates; None without TLS.
+        user: the user to log in as. None: the broker's first user.
+
+    Raises:
+        OptionError: the broker has no such user.
+    """
+    settings = {"security.protocol": security_protocol(config).value}
+    if authority is not None:
+        settings |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": authority.certificate}
+        if config.ssl_client_auth != "none":
+            own = authority.client(user or ANYBODY)
+            chain, key = "ssl.keystore.certificate.chain", "ssl.keystore.key"
+            settings |= {"ssl.keystore.type": "PEM", chain: own.certificate, key: own.key}
+    if not config.uses_sasl:
+        return settings
+    mechanism = settings["sasl.mechanism"] = config.sasl_mechanisms[0]
+    name, password = _login(config, user)
+    module = "plain.PlainLoginModule" if mechanism == "PLAIN" else "scram.ScramLoginModule"
+    settings["sasl.jaas.config"] = f"{_MODULES}.{module} required username={_quoted(name)} password={_quoted(password)};"
+    return settings
+
+
+def librdkafka_settings(config: BrokerConfig, authority: CertificateAuthority | None, user: str | None) -> dict[str, str]:
+    """Returns the same settings under librdkafka's names, for confluent-kafka."""
+    names = {
+        "security.protocol": "security.protocol",
+        "sasl.mechanism": "sasl.mechanism",
+        "ssl.truststore.certificates": "ssl.ca.pem",
+        "ssl.keystore.certificate.chain": "ssl.certificate.pem",
+        "ssl.keystore.key": "ssl.key.pem",
+    }
+    given = client_settings(config, authority, user)
+    settings = {names[name]: value for name, value in given.items() if name in names}
+    if config.uses_sasl:
+        settings["sasl.username"], settings["sasl.password"] = _login(config, user)
+    return settings
+
+
+def _login(config: BrokerConfig, user: str | None) -> tuple[str, str]:
+    name = next(iter(config.sasl_users)) if user is None else user
+    if name not in config.sasl_users:
+        raise OptionError(f"there is no user {name!r}; the users are {', '.join(config.sasl_users)}", option="user")
+    return name, config.sasl_users[name]
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

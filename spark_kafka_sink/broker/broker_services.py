@@ -5,11 +5,12 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from spark_kafka_sink.broker.acl import Acl, StandardAuthorizer
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.cluster.cluster import Cluster, CoordinatorType, log_changes
 from spark_kafka_sink.broker.cluster.credentials import Credentials
@@ -23,9 +24,7 @@ from spark_kafka_sink.broker.cluster.metadata_image import (
 from spark_kafka_sink.broker.coordinator_log import InternalTopicLog, TransactionMarkers
 from spark_kafka_sink.broker.faults.fault_injection import FaultInjection
 from spark_kafka_sink.broker.group.group_coordinator import GroupCoordinator
-from spark_kafka_sink.broker.log.log_manager import LogManager
-from spark_kafka_sink.broker.replica_manager import ReplicaManager
-from spark_kafka_sink.broker.standard_authorizer import StandardAuthorizer, authorizer_of
+from spark_kafka_sink.broker.log.log_manager import LogManager, ReplicaManager
 from spark_kafka_sink.broker.timer import DelayedOperationPurgatory, SystemTimer, Timer
 from spark_kafka_sink.broker.transaction.add_partitions_to_txn_manager import AddPartitionsToTxnManager
 from spark_kafka_sink.broker.transaction.transaction_coordinator import TransactionCoordinator
@@ -163,6 +162,13 @@ class SharedServices:
             self.timer.after(0, lambda: self.fetch_purgatory.check_and_complete((topic, index)))
         else:
             self.fetch_purgatory.check_and_complete((topic, index))
+
+
+def authorizer_of(config: BrokerConfig, acls: Callable[[], Collection[Acl]]) -> StandardAuthorizer | None:
+    """Returns the authorizer for these settings; None if every client may do everything."""
+    if not config.has_authorizer:
+        return None
+    return StandardAuthorizer(acls, config.super_users, allow_if_no_acl=config.allow_everyone_if_no_acl_found)
 
 
 @contextmanager

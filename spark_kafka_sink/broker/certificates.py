@@ -49,13 +49,7 @@ class CertificateAuthority:
         self._key = _new_key()
         self._name = _subject(name)
         self._own = self._signed(
-            self._key,
-            self._name,
-            _VALID,
-            [
-                (x509.BasicConstraints(ca=True, path_length=0), True),
-                (_usage(signs=True), True),
-            ],
+            self._key, self._name, _VALID, [(x509.BasicConstraints(ca=True, path_length=0), True), (_usage(signs=True), True)]
         )
         self.certificate: str = _pem(self._own)
 

@@ -150,20 +150,16 @@ def _replayed_batch(batch: FetchedBatch, partition: int) -> Iterator[Replayed]:
             )
 
 
-CompleteTransaction: TypeAlias = Callable[[int, Collection[int], bool], None]
-"""Takes a producer id, partitions of `__consumer_offsets`, and whether the transaction committed; see
-`GroupCoordinator.complete_transaction`.
-"""
-
-
 class TransactionMarkers:
     """Ends transactions in their partitions, as WriteTxnMarkers does between the brokers of a real cluster.
 
     Safe to call from any thread. Writing a marker twice is harmless: a log accepts it even if the producer has no open
-    transaction.
+    transaction. `complete_offsets`: see `GroupCoordinator.complete_transaction`.
     """
 
-    def __init__(self, cluster: Cluster, logs: LogManager, complete_offsets: CompleteTransaction) -> None:
+    def __init__(
+        self, cluster: Cluster, logs: LogManager, complete_offsets: Callable[[int, Collection[int], bool], None]
+    ) -> None:
         self._cluster = cluster
         self._logs = logs
         self._complete_offsets = complete_offsets

@@ -10,13 +10,13 @@ from types import TracebackType
 from typing import Literal, Self
 
 from spark_kafka_sink.broker.broker_config import BrokerConfig
-from spark_kafka_sink.broker.broker_server import BrokerServer
+from spark_kafka_sink.broker.broker_server import BrokerServer, client_settings, librdkafka_settings
 from spark_kafka_sink.broker.broker_services import SharedServices
 from spark_kafka_sink.broker.certificates import CertificateAuthority
-from spark_kafka_sink.broker.client_settings import client_settings, librdkafka_settings
 from spark_kafka_sink.broker.cluster.cluster import Cluster, CoordinatorType
 from spark_kafka_sink.broker.cluster.metadata_image import INTERNAL_TOPICS, NO_LEADER, address_text, partition_for
 from spark_kafka_sink.broker.faults.fault_injection import FaultInjection, RunningBroker
+from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import OptionError, UsageError
 
 _DEFAULTS = BrokerConfig()
@@ -78,18 +78,16 @@ class EmbeddedBroker:
             raise OptionError(text, option="ssl_client_auth")
 
     def __repr__(self) -> str:
+        brokers = counted(len(self._ports), "broker")
         folder = "in memory" if self._config.data_dir is None else f"in {self._config.data_dir}"
+        kind = f"like Kafka {self._config.like}, {folder}"
         if self._shared is None:
-            return f"<EmbeddedBroker not started, {self._brokers_text()}, like Kafka {self._config.like}, {folder}>"
+            return f"<EmbeddedBroker not started, {brokers}, {kind}>"
         image = self._shared.cluster.image
-        stopped = len(self._ports) - len(image.up())
-        brokers = self._brokers_text() + (f" ({stopped} stopped)" if stopped else "")
+        if stopped := len(self._ports) - len(image.up()):
+            brokers += f" ({stopped} stopped)"
         topics = sum(name not in INTERNAL_TOPICS for name in image.topics)
-        counts = f"{brokers}, {topics} topic{'' if topics == 1 else 's'}"
-        return f"<EmbeddedBroker {self.bootstrap_servers}, {counts}, like Kafka {self._config.like}, {folder}>"
-
-    def _brokers_text(self) -> str:
-        return f"{len(self._ports)} broker{'' if len(self._ports) == 1 else 's'}"
+        return f"<EmbeddedBroker {self.bootstrap_servers}, {brokers}, {topics} topic{'' if topics == 1 else 's'}, {kind}>"
 
     def __enter__(self) -> Self:
         self.start()
@@ -309,8 +307,5 @@ def _with_certificate(config: BrokerConfig, authority: CertificateAuthority, hos
     made = authority.server(hosts)
     trust = None if config.ssl_truststore_location is not None else config.ssl_truststore_certificates or authority.certificate
     return replace(
-        config,
-        ssl_keystore_certificate_chain=made.certificate,
-        ssl_keystore_key=made.key,
-        ssl_truststore_certificates=trust,
+        config, ssl_keystore_certificate_chain=made.certificate, ssl_keystore_key=made.key, ssl_truststore_certificates=trust
     )

@@ -9,23 +9,11 @@ from typing import Final, TypeAlias
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_services import BrokerServices
 from spark_kafka_sink.broker.faults.effects import Serve
-from spark_kafka_sink.broker.handlers import (
-    acls,
-    client_metrics,
-    configs,
-    fetch,
-    groups,
-    metadata,
-    offsets,
-    produce,
-    sasl,
-    topics,
-    transactions,
-)
-from spark_kafka_sink.broker.handlers.common import Handler, answer_error
+from spark_kafka_sink.broker.handlers import configs, fetch, groups, metadata, offsets, produce, security, topics, transactions
+from spark_kafka_sink.broker.handlers.common import Handler
 from spark_kafka_sink.broker.kafka_release import ApiVersionManager
 from spark_kafka_sink.broker.network.request import Request
-from spark_kafka_sink.broker.sasl.sasl_server_authenticator import is_admitted
+from spark_kafka_sink.broker.sasl_server import is_admitted
 from spark_kafka_sink.protocol.api import AnyApi, ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 
@@ -37,22 +25,22 @@ HANDLERS: Final[Mapping[ApiKey, Handler]] = {
     ApiKey.LIST_OFFSETS: fetch.handle_list_offsets,
     ApiKey.METADATA: metadata.handle_metadata,
     ApiKey.FIND_COORDINATOR: metadata.handle_find_coordinator,
-    ApiKey.SASL_HANDSHAKE: sasl.handle_sasl_handshake,
-    ApiKey.SASL_AUTHENTICATE: sasl.handle_sasl_authenticate,
+    ApiKey.SASL_HANDSHAKE: security.handle_sasl_handshake,
+    ApiKey.SASL_AUTHENTICATE: security.handle_sasl_authenticate,
     ApiKey.CREATE_TOPICS: topics.handle_create_topics,
     ApiKey.DELETE_TOPICS: topics.handle_delete_topics,
     ApiKey.CREATE_PARTITIONS: topics.handle_create_partitions,
-    ApiKey.DESCRIBE_ACLS: acls.handle_describe_acls,
-    ApiKey.CREATE_ACLS: acls.handle_create_acls,
-    ApiKey.DELETE_ACLS: acls.handle_delete_acls,
+    ApiKey.DESCRIBE_ACLS: security.handle_describe_acls,
+    ApiKey.CREATE_ACLS: security.handle_create_acls,
+    ApiKey.DELETE_ACLS: security.handle_delete_acls,
     ApiKey.DESCRIBE_CONFIGS: configs.handle_describe_configs,
     ApiKey.ALTER_CONFIGS: configs.handle_alter_configs,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: configs.handle_incremental_alter_configs,
     ApiKey.DESCRIBE_CLUSTER: metadata.handle_describe_cluster,
     ApiKey.DELETE_RECORDS: topics.handle_delete_records,
     ApiKey.DESCRIBE_LOG_DIRS: topics.handle_describe_log_dirs,
-    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: sasl.handle_describe_user_scram_credentials,
-    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: sasl.handle_alter_user_scram_credentials,
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: security.handle_describe_user_scram_credentials,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: security.handle_alter_user_scram_credentials,
     ApiKey.DESCRIBE_PRODUCERS: transactions.handle_describe_producers,
     ApiKey.OFFSET_FOR_LEADER_EPOCH: fetch.handle_offset_for_leader_epoch,
     ApiKey.INIT_PRODUCER_ID: transactions.handle_init_producer_id,
@@ -72,8 +60,8 @@ HANDLERS: Final[Mapping[ApiKey, Handler]] = {
     ApiKey.LIST_GROUPS: groups.handle_list_groups,
     ApiKey.DELETE_GROUPS: groups.handle_delete_groups,
     ApiKey.OFFSET_DELETE: offsets.handle_offset_delete,
-    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: client_metrics.handle_get_telemetry_subscriptions,
-    ApiKey.PUSH_TELEMETRY: client_metrics.handle_push_telemetry,
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: metadata.handle_get_telemetry_subscriptions,
+    ApiKey.PUSH_TELEMETRY: metadata.handle_push_telemetry,
 }
 """The handler of each API. KafkaApis adds ApiVersions, which lists all of them."""
 
@@ -117,7 +105,7 @@ class KafkaApis:
             if body is not None:
                 request.answer(body)
         except ApiException as refused:
-            answer_error(request, refused.code, refused.message)
+            request.answer_error(refused.code, refused.message)
         except Exception:
             logger.exception("Unexpected error handling %s", request)
-            answer_error(request, ErrorCode.UNKNOWN_SERVER_ERROR)
+            request.answer_error(ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -21,7 +21,7 @@ from typing import Any, Final, NoReturn, TextIO
 import click
 
 from spark_kafka_sink.broker.broker_config import BrokerConfig
-from spark_kafka_sink.broker.client_settings import ANYBODY
+from spark_kafka_sink.broker.broker_server import ANYBODY
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.broker.registry.embedded_registry import EmbeddedRegistry
 from spark_kafka_sink.broker.server_properties import config_from

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from spark_kafka_sink.broker.broker_config import BrokerConfig
-from spark_kafka_sink.broker.cluster.broker_settings import SETTINGS
-from spark_kafka_sink.broker.server_properties import TOPIC_SETTINGS, config_from
+from spark_kafka_sink.broker.server_properties import SETTINGS, TOPIC_SETTINGS, config_from
 from spark_kafka_sink.errors import OptionError
 from tests.every import every
 

@@ -6,9 +6,9 @@ import logging
 
 import pytest
 
-from spark_kafka_sink.broker.acl import CLUSTER_NAME, AclOperation, ResourceType, parse_acls
+from spark_kafka_sink.broker.acl import CLUSTER_NAME, AclOperation, ResourceType, StandardAuthorizer, parse_acls
 from spark_kafka_sink.broker.broker_config import BrokerConfig
-from spark_kafka_sink.broker.standard_authorizer import StandardAuthorizer, authorizer_of
+from spark_kafka_sink.broker.broker_services import authorizer_of
 from tests.every import every
 
 HOST = "127.0.0.1"

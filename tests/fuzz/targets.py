@@ -17,8 +17,7 @@ import numpy as np
 from crc32c import crc32c
 
 from spark_kafka_sink.broker.api_exception import ApiException
-from spark_kafka_sink.broker.log.log_config import LogConfig
-from spark_kafka_sink.broker.log.log_types import AppendOrigin
+from spark_kafka_sink.broker.log.log_types import AppendOrigin, LogConfig
 from spark_kafka_sink.broker.log.log_validator import validate
 from spark_kafka_sink.client.api_versions import fallback_version, node_api_versions
 from spark_kafka_sink.client.cluster import Cluster, Node, merge_partitions

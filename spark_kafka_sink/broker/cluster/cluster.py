@@ -10,13 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from enum import Enum
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from spark_kafka_sink.broker.acl import Acl, AclFilter
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_config import BrokerConfig
-from spark_kafka_sink.broker.cluster import cluster_store
-from spark_kafka_sink.broker.cluster.broker_settings import check_topic_defaults, checked_topic_configs
+from spark_kafka_sink.broker.cluster import cluster_store, new_topics
 from spark_kafka_sink.broker.cluster.cluster_store import StoredCluster
 from spark_kafka_sink.broker.cluster.credentials import ScramCredential, ScramKey
 from spark_kafka_sink.broker.cluster.metadata_image import (
@@ -30,20 +29,7 @@ from spark_kafka_sink.broker.cluster.metadata_image import (
     partition_for,
     with_leader,
 )
-from spark_kafka_sink.broker.cluster.new_topics import (
-    DEFAULT,
-    Assignments,
-    Replicas,
-    assigned_replicas,
-    check_collision,
-    check_counts,
-    check_growth,
-    check_name,
-    check_no_counts,
-    check_topic_resource,
-    checked,
-    placed_replicas,
-)
+from spark_kafka_sink.broker.server_properties import check_topic_defaults, checked_topic_configs
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 
@@ -101,7 +87,7 @@ class Cluster:
         partitions: int = -1,
         replication_factor: int = -1,
         *,
-        assignments: Assignments = (),
+        assignments: new_topics.Assignments = (),
         configs: Mapping[str, str | None] | None = None,
         validate_only: bool = False,
     ) -> TopicState:
@@ -113,27 +99,27 @@ class Cluster:
             return topic
 
     def _new_topic(
-        self, name: str, partitions: int, replication: int, assignments: Assignments, configs: Mapping[str, str | None]
+        self, name: str, partitions: int, replication: int, assignments: new_topics.Assignments, configs: Mapping[str, str | None]
     ) -> TopicState:
-        check_name(name)
+        new_topics.check_name(name)
         if name in self.image.topics:
             raise ApiException(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
-        check_collision(name, self.image.topics)
+        new_topics.check_collision(name, self.image.topics)
         texts = checked_topic_configs(self.config, configs)
         replicas = self._replicas_of_new(partitions, replication, assignments)
         up = self.image.up()
         states = tuple(new_partition(index, of, up) for index, of in enumerate(replicas))
         return TopicState(name, uuid.uuid4(), states, texts)
 
-    def _replicas_of_new(self, partitions: int, replication: int, assignments: Assignments) -> list[tuple[int, ...]]:
+    def _replicas_of_new(self, partitions: int, replication: int, assignments: new_topics.Assignments) -> list[tuple[int, ...]]:
         if assignments:
-            check_no_counts(partitions, replication)
-            return assigned_replicas(self.image, assignments)
-        check_counts(partitions, replication)
-        partitions = self.config.num_partitions if partitions == DEFAULT else partitions
-        replication = self.config.default_replication_factor if replication == DEFAULT else replication
+            new_topics.check_no_counts(partitions, replication)
+            return new_topics.assigned_replicas(self.image, assignments)
+        new_topics.check_counts(partitions, replication)
+        partitions = self.config.num_partitions if partitions == new_topics.DEFAULT else partitions
+        replication = self.config.default_replication_factor if replication == new_topics.DEFAULT else replication
         failure = f"Unable to replicate the partition {replication} time(s): "
-        return placed_replicas(self.image, partitions, replication, failure=failure)
+        return new_topics.placed_replicas(self.image, partitions, replication, failure=failure)
 
     def delete_topic(self, name: str, topic_id: uuid.UUID | None = None) -> None:
         """Deletes a topic. With `topic_id`, a newer topic of the same name is kept. Raises ApiException."""
@@ -144,17 +130,17 @@ class Cluster:
             self._become(self.image.without_topic(name))
 
     def create_partitions(
-        self, name: str, count: int, *, assignments: Sequence[Replicas] | None = None, validate_only: bool = False
+        self, name: str, count: int, *, assignments: Sequence[new_topics.Replicas] | None = None, validate_only: bool = False
     ) -> None:
         """Extends a topic to `count` partitions. `assignments`: the replicas of each new one, in order. Raises ApiException."""
         with self._lock:
             topic = self._known(name)
-            check_growth(topic, count, assignments)
+            new_topics.check_growth(topic, count, assignments)
             there, factor = len(topic.partitions), len(topic.partitions[0].replicas)
             if assignments is None:
-                replicas = placed_replicas(self.image, count, factor, begin=there)
+                replicas = new_topics.placed_replicas(self.image, count, factor, begin=there)
             else:
-                replicas = [checked(self.image, there + index, of, factor) for index, of in enumerate(assignments)]
+                replicas = [new_topics.checked(self.image, there + index, of, factor) for index, of in enumerate(assignments)]
             up = self.image.up()
             added = tuple(new_partition(there + index, of, up) for index, of in enumerate(replicas))
             if not validate_only:
@@ -165,7 +151,7 @@ class Cluster:
     def alter_topic_configs(self, name: str, change: ConfigChange, *, validate_only: bool = False) -> None:
         """Replaces a topic's configs with the result of `change`. Raises ApiException."""
         with self._lock:
-            check_topic_resource(name)
+            new_topics.check_topic_resource(name)
             topic = self.image.topics.get(name)
             # The values are checked first, even if the topic does not exist, as in
             # `ConfigurationControlManager.validateAlterConfig`.
@@ -304,18 +290,15 @@ def _new_cluster_id() -> str:
     return text
 
 
-class Event(NamedTuple):
-    """A change as text, and as `facts` for programs."""
-
-    text: str
-    facts: dict[str, Any]
+Event: TypeAlias = tuple[str, dict[str, Any]]
+"""A change as text, and as facts for programs."""
 
 
 def log_changes(before: MetadataImage, after: MetadataImage) -> None:
     """Logs the changes between two images. It is a listener of `Cluster.on_change`."""
     if logger.isEnabledFor(logging.INFO):
-        for event in changes(before, after):
-            logger.info(event.text, extra=event.facts)
+        for text, facts in changes(before, after):
+            logger.info(text, extra=facts)
 
 
 def changes(before: MetadataImage, after: MetadataImage) -> Iterator[Event]:
@@ -328,12 +311,12 @@ def changes(before: MetadataImage, after: MetadataImage) -> Iterator[Event]:
         known = before.topics.get(name)
         if known is None or known.topic_id != topic.topic_id:
             count = len(topic.partitions)
-            yield Event(f"Created topic {name} with {counted(count, 'partition')}", {"topic": name, "partitions": count})
+            yield (f"Created topic {name} with {counted(count, 'partition')}", {"topic": name, "partitions": count})
         elif known is not topic:
             yield from _topic_events(known, topic, moves=moves)
     for name in before.topics:
         if name not in after.topics:
-            yield Event(f"Deleted topic {name}", {"topic": name})
+            yield (f"Deleted topic {name}", {"topic": name})
     yield from _security_events(before, after)
 
 
@@ -342,30 +325,30 @@ def _security_events(before: MetadataImage, after: MetadataImage) -> Iterator[Ev
         if key not in before.scram or before.scram[key] is not credential:
             mechanism, user = key
             what = "Deleted" if credential is None else "Changed"
-            yield Event(f"{what} the credentials of user {user} for {mechanism}", {"user": user, "mechanism": mechanism})
+            yield (f"{what} the credentials of user {user} for {mechanism}", {"user": user, "mechanism": mechanism})
     for acl in after.acls:
         if acl not in before.acls:
-            yield Event(f"Added ACL {acl}", {"acl": str(acl)})
+            yield (f"Added ACL {acl}", {"acl": str(acl)})
     for acl in before.acls:
         if acl not in after.acls:
-            yield Event(f"Deleted ACL {acl}", {"acl": str(acl)})
+            yield (f"Deleted ACL {acl}", {"acl": str(acl)})
 
 
 def _broker_event(broker: BrokerState) -> Event:
     host, port = next(iter(broker.advertised.values()))
     address = f"{host}:{port}"
     text = f"Broker {broker.node_id} is up at {address}" if broker.is_up else f"Broker {broker.node_id} is down"
-    return Event(text, {"broker": broker.node_id, "address": address})
+    return text, {"broker": broker.node_id, "address": address}
 
 
 def _topic_events(before: TopicState, after: TopicState, *, moves: bool) -> Iterator[Event]:
     name = after.name
     if len(before.partitions) != len(after.partitions):
         count = len(after.partitions)
-        yield Event(f"Topic {name} now has {counted(count, 'partition')}", {"topic": name, "partitions": count})
+        yield (f"Topic {name} now has {counted(count, 'partition')}", {"topic": name, "partitions": count})
     if before.configs != after.configs:
-        yield Event(f"Changed configs of topic {name}: {', '.join(after.configs) or 'none'}", {"topic": name})
+        yield (f"Changed configs of topic {name}: {', '.join(after.configs) or 'none'}", {"topic": name})
     for old, new in zip(before.partitions, after.partitions, strict=False):
         if moves and old.leader != new.leader:
             facts = {"topic": name, "partition": new.index, "leader": new.leader, "leader_epoch": new.leader_epoch}
-            yield Event(f"Broker {new.leader} now leads {name}-{new.index}, after broker {old.leader}", facts)
+            yield (f"Broker {new.leader} now leads {name}-{new.index}, after broker {old.leader}", facts)

@@ -44,11 +44,7 @@ def of_salted_password(hash_name: str, salted: bytes, salt: bytes, iterations: i
 class Credentials:
     """The credentials of all users. Its state does not change, so any thread may call it."""
 
-    def __init__(
-        self,
-        users: Mapping[str, str],
-        altered: Callable[[], Mapping[ScramKey, ScramCredential | None]] = dict,
-    ) -> None:
+    def __init__(self, users: Mapping[str, str], altered: Callable[[], Mapping[ScramKey, ScramCredential | None]] = dict) -> None:
         """Creates the credentials.
 
         Args:

@@ -36,10 +36,6 @@ class TopicState:
     partitions: tuple[PartitionState, ...]
     configs: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def is_internal(self) -> bool:
-        return self.name in INTERNAL_TOPICS
-
     def partition(self, index: int) -> PartitionState | None:
         return self.partitions[index] if 0 <= index < len(self.partitions) else None
 
@@ -57,10 +53,6 @@ class BrokerState:
     advertised: Mapping[str, tuple[str, int]]
     is_up: bool = True
     rack: str | None = None
-
-    def endpoint(self, listener: str) -> tuple[str, int]:
-        """Returns the broker's address for clients of a listener (Kafka's `getNode(listenerName)`)."""
-        return self.advertised[listener]
 
 
 def address_text(host: str, port: int) -> str:
@@ -80,10 +72,6 @@ class MetadataImage:
     brokers: Mapping[int, BrokerState] = field(default_factory=dict)
     scram: Mapping[ScramKey, ScramCredential | None] = field(default_factory=dict)
     acls: tuple[Acl, ...] = ()
-
-    def topic_of_id(self, topic_id: uuid.UUID) -> TopicState | None:
-        name = self.names.get(topic_id)
-        return None if name is None else self.topics.get(name)
 
     def partition(self, topic: str, index: int) -> PartitionState | None:
         state = self.topics.get(topic)
@@ -109,7 +97,6 @@ class MetadataImage:
 
 
 def _names(topics: Mapping[str, TopicState]) -> dict[uuid.UUID, str]:
-    """Returns topic names by id."""
     return {topic.topic_id: name for name, topic in topics.items()}
 
 

@@ -7,14 +7,14 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from spark_kafka_sink.broker.error_responses import error_response
+from spark_kafka_sink.broker.error_responses import error_response, failed_fetch
 from spark_kafka_sink.broker.faults.request_filter import SHAPES, IsAffected, merged, split
 from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.broker.timer import Timer
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.apis.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from spark_kafka_sink.protocol.apis.fetch import FetchResponse
 from spark_kafka_sink.protocol.apis.metadata import MetadataResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fields import Message
@@ -30,21 +30,11 @@ OF_THE_WHOLE_FETCH: Final = frozenset(
 def failed_answer(request: Request, asked: Message, code: int, message: str | None) -> Message | None:
     """Returns the response in which all of `asked` fails; None if there is none and the connection must be closed."""
     if request.api.key is ApiKey.FETCH and code not in OF_THE_WHOLE_FETCH:
-        body: Any = asked
-        return FetchResponse(
-            responses=tuple(
-                FetchableTopicResponse(
-                    topic.topic,
-                    topic.topic_id,
-                    tuple(PartitionData(partition.partition, code, -1, records=()) for partition in topic.partitions),
-                )
-                for topic in body.topics
-            )
-        )
+        return FetchResponse(responses=failed_fetch(asked, code))
     return error_response(request.api, request.version, asked, code, message)  # type: ignore[arg-type]  # any code at all
 
 
-def failed_metadata(answer: MetadataResponse, is_affected: IsAffected, code: int) -> Message:
+def _failed_metadata(answer: MetadataResponse, is_affected: IsAffected, code: int) -> Message:
     """Returns metadata that has the error beside each topic and lists the brokers, without which a client could not continue."""
     failed = (replace(topic, error_code=code, partitions=()) for topic in answer.topics if is_affected(topic, None))
     return merged(ApiKey.METADATA, answer, MetadataResponse(topics=tuple(failed)))
@@ -55,12 +45,10 @@ Change = Callable[[Any, Any], Message | None]
 """Returns the response to send instead, given a request's body and its response. None: the connection is closed."""
 
 
-class Effect(Protocol):
-    """An effect of a fault. It is called on the handler's thread. The thread that answers handles the response."""
-
-    def __call__(self, request: Request, serve: Serve, is_affected: IsAffected) -> None:
-        """Runs in place of `serve(request)`. `is_affected`: whether the fault covers a topic and partition."""
-        ...
+Effect = Callable[[Request, Serve, IsAffected], None]
+"""An effect of a fault, called on the handler's thread in place of serving the request. The thread that answers handles the
+response. The last argument returns whether the fault covers a topic and partition.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +76,7 @@ class Fail:
     def __call__(self, request: Request, serve: Serve, is_affected: IsAffected) -> None:
         key = request.api.key
         if key is ApiKey.METADATA:
-            _served_with(request, serve, lambda answer: failed_metadata(answer, is_affected, self.code))
+            _served_with(request, serve, lambda answer: _failed_metadata(answer, is_affected, self.code))
             return
         matched, rest = split(key, request.body, is_affected) if key in SHAPES else (request.body, None)
         failed = failed_answer(request, matched, self.code, self.message)

@@ -166,7 +166,6 @@ class RequestFaults:
             effect(request, serve, is_affected)
 
     def _silenced(self, broker: int, request: Request, answer: Message | None) -> bool:
-        """Keeps a response that is given while its broker is silent."""
         silence = self._silent.get(broker)
         return silence is not None and silence.keep_answer(request, answer)
 

@@ -227,22 +227,14 @@ class FaultInjection:
 
     def delay_markers(self, ms: float) -> Fault:
         """Holds markers like `hold_markers`, for `ms` milliseconds after each outcome. Counts no hits."""
-        fault = self._new(f"transaction markers come {ms} ms later")
-        self._marker_delays_ms[fault] = _not_negative("ms", ms)
-        fault.undo = self._apply_delays
-        self._apply_delays()
-        return fault
+        return self._delayed(f"transaction markers come {ms} ms later", self._marker_delays_ms, ms)
 
     def delay_verification(self, ms: float) -> Fault:
         """Delays the verification of transactions by `ms` milliseconds. Counts no hits.
 
         Brokers verify with the transaction coordinator before they store a transaction's first records in a partition (KIP-890).
         """
-        fault = self._new(f"the verification of transactions takes {ms} ms longer")
-        self._verification_delays_ms[fault] = _not_negative("ms", ms)
-        fault.undo = self._apply_delays
-        self._apply_delays()
-        return fault
+        return self._delayed(f"the verification of transactions takes {ms} ms longer", self._verification_delays_ms, ms)
 
     def clear(self) -> None:
         """Removes all faults."""
@@ -301,6 +293,13 @@ class FaultInjection:
         fault = Fault(what, self._changed, times=times, on_remove=self._forget)
         with self._changed:
             self._faults.append(fault)
+        return fault
+
+    def _delayed(self, what: str, delays_ms: dict[Fault, float], ms: float) -> Fault:
+        fault = self._new(what)
+        delays_ms[fault] = _not_negative("ms", ms)
+        fault.undo = self._apply_delays
+        self._apply_delays()
         return fault
 
     def _forget(self, fault: Fault) -> None:

@@ -1,17 +1,20 @@
-"""A group: its state, its members and their common protocol (Kafka's ClassicGroup and ClassicGroupMember). Pure."""
+"""A group, its members and their protocol (Kafka's ClassicGroup, ClassicGroupMember), and the effects of its events. Pure."""
 
 from __future__ import annotations
 
 import struct
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from spark_kafka_sink.broker.api_exception import ApiException
+from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.protocol.apis.groups import JoinGroupResponse, SyncGroupResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.fields import Message
+from spark_kafka_sink.protocol.internal_topics import GroupMetadataValue
 
 
 class GroupState(Enum):
@@ -111,14 +114,6 @@ class GroupMember:
         return not self.is_new and (self.awaits_join or self.sync_reply is not None)
 
 
-@dataclass(frozen=True, slots=True)
-class GroupRules:
-    """This broker's rules for every group. Times are in ms."""
-
-    initial_rebalance_delay_ms: int = 0
-    max_size: int = 2**31 - 1
-
-
 class ClassicGroup:
     """A group, changed by the events in membership.py and rebalance.py, which follow its table of states.
 
@@ -126,9 +121,9 @@ class ClassicGroup:
     that have not requested their assignment. state_since_ms: in ms since 1970; None if the log does not contain it.
     """
 
-    def __init__(self, group_id: str, wall_ms: Callable[[], int], rules: GroupRules) -> None:
+    def __init__(self, group_id: str, wall_ms: Callable[[], int], config: BrokerConfig) -> None:
         self.group_id = group_id
-        self.rules = rules
+        self.config = config
         self.wall_ms = wall_ms
         self.state = GroupState.EMPTY
         self.previous_state = GroupState.DEAD
@@ -263,3 +258,72 @@ class ClassicGroup:
         self.know_subscriptions()
         self.transition_to(GroupState.COMPLETING_REBALANCE if self.members else GroupState.EMPTY)
         self.pending_sync.clear()
+
+
+BodyT = TypeVar("BodyT", bound=Message)
+
+Answer: TypeAlias = Callable[[], None]
+"""Sends a response. Call it without any lock, because it encodes the response at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionTimeout:
+    member_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class InitialDelay:
+    """A group's initial delay: `delay_ms` have passed, and other members may take another `remaining_ms`."""
+
+    delay_ms: int
+    remaining_ms: int
+
+
+TimerKey: TypeAlias = str | SessionTimeout
+"""The timers of a group, one of each kind. Setting one again replaces it (the keys of Kafka's CoordinatorTimer)."""
+
+JOIN_TIMER: TimerKey = "join"
+SYNC_TIMER: TimerKey = "sync"
+
+
+class TimerRequest(NamedTuple):
+    """A timer to set. `initial`: only for JOIN_TIMER, during a group's initial delay."""
+
+    delay_ms: int
+    initial: InitialDelay | None
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """A request to append this state of the group. `done` is called with the result (NONE: stored) and may add effects."""
+
+    value: GroupMetadataValue
+    done: Callable[[ErrorCode], None]
+
+
+@dataclass(slots=True)
+class Effects:
+    """The effects of one event. `timers`: None cancels. An event stores at most once at a time."""
+
+    answers: list[Answer] = field(default_factory=list)
+    timers: dict[TimerKey, TimerRequest | None] = field(default_factory=dict)
+    store: Store | None = None
+
+    def answer(self, reply: Callable[[BodyT], None], body: BodyT) -> None:
+        self.answers.append(lambda: reply(body))
+
+    def set_timer(self, key: TimerKey, delay_ms: int, initial: InitialDelay | None = None) -> None:
+        self.timers[key] = TimerRequest(delay_ms, initial)
+
+    def cancel_timer(self, key: TimerKey) -> None:
+        self.timers[key] = None
+
+    def expect_heartbeat(self, member: GroupMember) -> None:
+        """Restarts the member's session."""
+        self.expect_within(member.member_id, member.session_timeout_ms)
+
+    def expect_within(self, member_id: str, delay_ms: int) -> None:
+        self.set_timer(SessionTimeout(member_id), delay_ms)
+
+    def end_session(self, member_id: str) -> None:
+        self.cancel_timer(SessionTimeout(member_id))

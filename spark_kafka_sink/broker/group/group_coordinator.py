@@ -13,7 +13,7 @@ from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.cluster.cluster import Cluster
 from spark_kafka_sink.broker.cluster.metadata_image import GROUP_METADATA_TOPIC, NO_LEADER, MetadataImage
 from spark_kafka_sink.broker.coordinator_log import CoordinatorLog
-from spark_kafka_sink.broker.group.classic_group import ClassicGroup, GroupRules, GroupState, SyncReply
+from spark_kafka_sink.broker.group.classic_group import Answer, ClassicGroup, GroupState, SyncReply, TimerKey
 from spark_kafka_sink.broker.group.committed_offsets import (
     Codes,
     CommittedOffsets,
@@ -22,22 +22,13 @@ from spark_kafka_sink.broker.group.committed_offsets import (
     Offsets,
     TransactionalProducer,
 )
-from spark_kafka_sink.broker.group.effects import Answer, TimerKey
 from spark_kafka_sink.broker.group.group_log import GroupLog, StoredGroup, StoredOffset
 from spark_kafka_sink.broker.group.group_runner import GroupRunner
 from spark_kafka_sink.broker.group.membership import Joiner, leave
 from spark_kafka_sink.broker.group.rebalance import heartbeat, sync
 from spark_kafka_sink.broker.log.log_types import TopicPartition
 from spark_kafka_sink.broker.timer import Timer, TimerTask
-from spark_kafka_sink.protocol.apis.groups import (
-    DescribedGroup,
-    DescribedGroupMember,
-    HeartbeatRequest,
-    ListedGroup,
-    MemberIdentity,
-    MemberResponse,
-    SyncGroupRequest,
-)
+from spark_kafka_sink.protocol.apis import groups as api
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 
 GROUP_TYPE = "classic"
@@ -49,18 +40,18 @@ RETENTION_CHECK_INTERVAL_MS: Final = 10 * 60 * 1000
 """Kafka's `offsets.retention.check.interval.ms`."""
 
 
-def described(group: ClassicGroup) -> DescribedGroup:
+def described(group: ClassicGroup) -> api.DescribedGroup:
     """Returns a group's description. Protocol and subscriptions are included only while it is stable."""
     is_stable = group.state is GroupState.STABLE
     protocol = (group.protocol_name or "") if is_stable else ""
-    return DescribedGroup(
+    return api.DescribedGroup(
         error_code=ErrorCode.NONE,
         group_id=group.group_id,
         group_state=group.state.value,
         protocol_type=group.protocol_type or "",
         protocol_data=protocol,
         members=tuple(
-            DescribedGroupMember(
+            api.DescribedGroupMember(
                 member_id=member.member_id,
                 group_instance_id=member.group_instance_id,
                 client_id=member.client_id,
@@ -73,9 +64,9 @@ def described(group: ClassicGroup) -> DescribedGroup:
     )
 
 
-def unknown(group_id: str, *, has_code: bool) -> DescribedGroup:
+def unknown(group_id: str, *, has_code: bool) -> api.DescribedGroup:
     """Returns the description of a missing group, which is dead. `has_code` (v6, KIP-1043) adds Kafka's error and message."""
-    return DescribedGroup(
+    return api.DescribedGroup(
         error_code=ErrorCode.GROUP_ID_NOT_FOUND if has_code else ErrorCode.NONE,
         error_message=f"Group {group_id} not found." if has_code else None,
         group_id=group_id,
@@ -99,8 +90,7 @@ class GroupCoordinator:
         self._config = config
         self._log = GroupLog(log)
         self._lock = threading.Lock()
-        rules = GroupRules(config.group_initial_rebalance_delay_ms, config.group_max_size)
-        self._groups = GroupRunner(self._log, timer, rules, wall_ms, self._timed_out)
+        self._groups = GroupRunner(self._log, timer, config, wall_ms, self._timed_out)
         self._offsets = CommittedOffsets(self._log, self._groups, config, wall_ms)
         self._retention_check: TimerTask | None = None
         self._is_active = True
@@ -137,25 +127,25 @@ class GroupCoordinator:
         with self._active():
             self._groups.join(group_id, joiner)
 
-    def sync(self, request: SyncGroupRequest, reply: SyncReply) -> None:
+    def sync(self, request: api.SyncGroupRequest, reply: SyncReply) -> None:
         """Syncs a member. `reply` gets the response, now or after the leader has assigned. Raises ApiException."""
         with self._active():
             group = self._groups.known(request.group_id, ErrorCode.UNKNOWN_MEMBER_ID)
             self._groups.run(group, lambda group, effects: sync(group, request, reply, effects))
 
-    def heartbeat(self, request: HeartbeatRequest) -> ErrorCode:
+    def heartbeat(self, request: api.HeartbeatRequest) -> ErrorCode:
         """Returns NONE or REBALANCE_IN_PROGRESS. Raises ApiException."""
         with self._active():
             group = self._groups.known(request.group_id, ErrorCode.UNKNOWN_MEMBER_ID)
             return self._groups.run(group, lambda group, effects: heartbeat(group, request, effects))
 
-    def leave(self, group_id: str, members: Sequence[MemberIdentity]) -> list[MemberResponse]:
+    def leave(self, group_id: str, members: Sequence[api.MemberIdentity]) -> list[api.MemberResponse]:
         """Removes members and returns the responses in the order of `members`. An unknown group has no members."""
         with self._active():
             group = self._groups.find(group_id)
             if group is None:
                 code = ErrorCode.UNKNOWN_MEMBER_ID
-                return [MemberResponse(member.member_id, member.group_instance_id, code) for member in members]
+                return [api.MemberResponse(member.member_id, member.group_instance_id, code) for member in members]
             return self._groups.run(group, lambda group, effects: leave(group, members, effects))
 
     # Offsets
@@ -201,12 +191,12 @@ class GroupCoordinator:
 
     # Administration
 
-    def describe_group(self, group_id: str) -> DescribedGroup | None:
+    def describe_group(self, group_id: str) -> api.DescribedGroup | None:
         with self._active():
             group = self._groups.find(group_id)
             return None if group is None else described(group)
 
-    def list_groups(self, states: Collection[str] = (), types: Collection[str] = ()) -> list[ListedGroup]:
+    def list_groups(self, states: Collection[str] = (), types: Collection[str] = ()) -> list[api.ListedGroup]:
         """Lists the groups of all brokers (`GroupMetadataManager.listGroups`).
 
         Filters ignore case. Empty filters match everything, unknown names match nothing.
@@ -217,7 +207,7 @@ class GroupCoordinator:
 
         with self._active():
             return [
-                ListedGroup(group.group_id, group.protocol_type or "", group.state.value, GROUP_TYPE)
+                api.ListedGroup(group.group_id, group.protocol_type or "", group.state.value, GROUP_TYPE)
                 for group in self._groups.every()
                 if is_among(group.state.value, states) and is_among(GROUP_TYPE, types)
             ]

@@ -7,29 +7,20 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.coordinator_log import CoordinatorLog, KeyValue, ReplayedMarker, ReplayedRecord
-from spark_kafka_sink.broker.group.classic_group import ClassicGroup, GroupMember, GroupRules, GroupState
-from spark_kafka_sink.broker.group.offsets import NO_EXPIRY, OffsetAndMetadata
+from spark_kafka_sink.broker.group.classic_group import ClassicGroup, GroupMember, GroupState
 from spark_kafka_sink.broker.log.log_types import TopicPartition
 from spark_kafka_sink.broker.log.producer_state import VerificationGuard
 from spark_kafka_sink.errors import ProtocolError, UnsupportedVersionError
+from spark_kafka_sink.protocol import internal_topics
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.internal_topics import (
-    GROUP_METADATA_KEY,
-    GROUP_METADATA_VALUE,
-    OFFSET_COMMIT_KEY,
-    OFFSET_COMMIT_VALUE,
-    GroupMetadataKey,
-    GroupMetadataValue,
-    MemberMetadata,
-    OffsetCommitKey,
-    OffsetCommitValue,
-    decode_group_key,
-)
 from spark_kafka_sink.records.batch_header import NO_TIMESTAMP
 
 logger = logging.getLogger(__name__)
 
+NO_EPOCH: Final = -1
+NO_EXPIRY: Final = -1
 NO_PRODUCER: Final = -1
 
 GROUP_METADATA_VERSION: Final = 3
@@ -40,16 +31,32 @@ OFFSET_COMMIT_VERSION: Final = 4
 OFFSET_COMMIT_VERSION_WITH_EXPIRY: Final = 1
 
 
-def metadata_of(group: ClassicGroup, assignments: Mapping[str, bytes] | None = None) -> GroupMetadataValue:
+@dataclass(frozen=True, slots=True)
+class OffsetAndMetadata:
+    """A committed offset: the next one to read. Timestamps are in ms since 1970.
+
+    expire_timestamp_ms: NO_EXPIRY, or the time that a client before v5 requested. record_offset: the record's offset in
+    `__consumer_offsets`.
+    """
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp_ms: int
+    expire_timestamp_ms: int = NO_EXPIRY
+    record_offset: int = -1
+
+
+def metadata_of(group: ClassicGroup, assignments: Mapping[str, bytes] | None = None) -> internal_topics.GroupMetadataValue:
     """Returns a group's record. `assignments`: those about to take effect; None: the current ones."""
-    return GroupMetadataValue(
+    return internal_topics.GroupMetadataValue(
         protocol_type=group.protocol_type or "",
         generation=group.generation,
         protocol=group.protocol_name,
         leader=group.leader,
         current_state_timestamp=NO_TIMESTAMP if group.state_since_ms is None else group.state_since_ms,
         members=tuple(
-            MemberMetadata(
+            internal_topics.MemberMetadata(
                 member_id=name,
                 group_instance_id=member.group_instance_id,
                 client_id=member.client_id,
@@ -64,14 +71,11 @@ def metadata_of(group: ClassicGroup, assignments: Mapping[str, bytes] | None = N
     )
 
 
-def new_group_metadata(group: ClassicGroup) -> GroupMetadataValue:
-    """Returns the record of a new group (`newEmptyGroupMetadataRecord`)."""
-    return GroupMetadataValue("", 0, None, None, NO_TIMESTAMP if group.state_since_ms is None else group.state_since_ms)
-
-
-def group_of(group_id: str, value: GroupMetadataValue, wall_ms: Callable[[], int], rules: GroupRules) -> ClassicGroup:
+def group_of(
+    group_id: str, value: internal_topics.GroupMetadataValue, wall_ms: Callable[[], int], config: BrokerConfig
+) -> ClassicGroup:
     """Returns the group as it was stored: stable or empty (`GroupMetadataManager.replay`)."""
-    group = ClassicGroup(group_id, wall_ms, rules)
+    group = ClassicGroup(group_id, wall_ms, config)
     group.generation = value.generation
     group.protocol_type = value.protocol_type or None
     group.protocol_name = value.protocol
@@ -101,7 +105,7 @@ class StoredGroup:
     """A group's record. `value`: None if the group was deleted."""
 
     group_id: str
-    value: GroupMetadataValue | None
+    value: internal_topics.GroupMetadataValue | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,21 +121,21 @@ class StoredOffset:
 Stored: TypeAlias = StoredGroup | StoredOffset | ReplayedMarker
 
 
-def group_record(group_id: str, value: GroupMetadataValue | None) -> KeyValue:
-    encoded = None if value is None else GROUP_METADATA_VALUE.encode(value, GROUP_METADATA_VERSION)
-    return GROUP_METADATA_KEY.encode(GroupMetadataKey(group_id)), encoded
+def group_record(group_id: str, value: internal_topics.GroupMetadataValue | None) -> KeyValue:
+    encoded = None if value is None else internal_topics.GROUP_METADATA_VALUE.encode(value, GROUP_METADATA_VERSION)
+    return internal_topics.GROUP_METADATA_KEY.encode(internal_topics.GroupMetadataKey(group_id)), encoded
 
 
 def offset_record(group_id: str, partition: TopicPartition, offset: OffsetAndMetadata | None) -> KeyValue:
-    key = OFFSET_COMMIT_KEY.encode(OffsetCommitKey(group_id, *partition))
+    key = internal_topics.OFFSET_COMMIT_KEY.encode(internal_topics.OffsetCommitKey(group_id, *partition))
     if offset is None:
         return key, None
     expires = offset.expire_timestamp_ms != NO_EXPIRY
     version = OFFSET_COMMIT_VERSION_WITH_EXPIRY if expires else OFFSET_COMMIT_VERSION
-    value = OffsetCommitValue(
+    value = internal_topics.OffsetCommitValue(
         offset.offset, offset.leader_epoch, offset.metadata, offset.commit_timestamp_ms, offset.expire_timestamp_ms
     )
-    return key, OFFSET_COMMIT_VALUE.encode(value, version)
+    return key, internal_topics.OFFSET_COMMIT_VALUE.encode(value, version)
 
 
 class GroupLog:
@@ -143,8 +147,8 @@ class GroupLog:
     def partition_of(self, group_id: str) -> int:
         return self._log.partition_for(group_id)
 
-    def store_group(self, group_id: str, value: GroupMetadataValue) -> None:
-        """Stores a group. Raises ApiException, like every method that appends."""
+    def store_group(self, group_id: str, value: internal_topics.GroupMetadataValue) -> None:
+        """Raises ApiException, like every method that appends."""
         self._log.append(self.partition_of(group_id), [group_record(group_id, value)])
 
     def store_offsets(
@@ -183,13 +187,13 @@ class GroupLog:
 
 
 def _stored(record: ReplayedRecord) -> Stored:
-    key = decode_group_key(record.key)
-    if isinstance(key, GroupMetadataKey):
-        return StoredGroup(key.group, None if record.value is None else GROUP_METADATA_VALUE.decode(record.value))
+    key = internal_topics.decode_group_key(record.key)
+    if isinstance(key, internal_topics.GroupMetadataKey):
+        return StoredGroup(key.group, None if record.value is None else internal_topics.GROUP_METADATA_VALUE.decode(record.value))
     partition = TopicPartition(key.topic, key.partition)
     if record.value is None:
         return StoredOffset(key.group, partition, None, record.producer_id)
-    value = OFFSET_COMMIT_VALUE.decode(record.value)
+    value = internal_topics.OFFSET_COMMIT_VALUE.decode(record.value)
     timestamps = value.commit_timestamp, value.expire_timestamp
     offset = OffsetAndMetadata(value.offset, value.leader_epoch, value.metadata, *timestamps, record.offset)
     return StoredOffset(key.group, partition, offset, record.producer_id)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from spark_kafka_sink.broker.api_exception import ApiException
-from spark_kafka_sink.broker.group.classic_group import ClassicGroup, GroupRules
-from spark_kafka_sink.broker.group.effects import Answer, Effects, Timeout, TimerKey, TimerRequest
-from spark_kafka_sink.broker.group.group_log import GroupLog, client_code, group_of, new_group_metadata
+from spark_kafka_sink.broker.broker_config import BrokerConfig
+from spark_kafka_sink.broker.group.classic_group import Answer, ClassicGroup, Effects, InitialDelay, TimerKey, TimerRequest
+from spark_kafka_sink.broker.group.group_log import GroupLog, client_code, group_of, metadata_of
 from spark_kafka_sink.broker.group.membership import UNKNOWN_MEMBER_ID, Joiner, join, loaded, timed_out, unloaded
 from spark_kafka_sink.broker.timer import Timer, TimerTask
 from spark_kafka_sink.protocol.apis.groups import JoinGroupResponse
@@ -25,7 +25,7 @@ ResultT = TypeVar("ResultT")
 @dataclass(slots=True, eq=False)
 class _Deadline:
     due_ms: float
-    timeout: Timeout
+    initial: InitialDelay | None
     task: TimerTask
 
 
@@ -52,14 +52,14 @@ class Deadlines:
         # Every heartbeat postpones a deadline of its member. The existing task checks again when it is due, so the timer does not
         # hold a cancelled task of 45 s for each heartbeat.
         if known is not None and known.task.due_ms <= due_ms:
-            known.due_ms, known.timeout = due_ms, request.timeout
+            known.due_ms, known.initial = due_ms, request.initial
             return
         if known is not None:
             known.task.cancel()
-        group[key] = _Deadline(due_ms, request.timeout, self._armed(group_id, key, request.delay_ms))
+        group[key] = _Deadline(due_ms, request.initial, self._armed(group_id, key, request.delay_ms))
 
-    def taken(self, group_id: str, key: TimerKey) -> Timeout | None:
-        """Returns the timeout that is due now, once; None if it was moved or cancelled."""
+    def taken(self, group_id: str, key: TimerKey) -> _Deadline | None:
+        """Returns the deadline that is due now, once; None if it was moved or cancelled."""
         known = self._by_group.get(group_id, {}).get(key)
         if known is None:
             return None
@@ -69,7 +69,7 @@ class Deadlines:
                 known.task = self._armed(group_id, key, left_ms)
             return None
         self._cancel(group_id, key)
-        return known.timeout
+        return known
 
     def cancel_all(self, group_id: str) -> None:
         for key in list(self._by_group.get(group_id, {})):
@@ -94,10 +94,10 @@ class GroupRunner:
     """
 
     def __init__(
-        self, log: GroupLog, timer: Timer, rules: GroupRules, wall_ms: Callable[[], int], due: Callable[[str, TimerKey], None]
+        self, log: GroupLog, timer: Timer, config: BrokerConfig, wall_ms: Callable[[], int], due: Callable[[str, TimerKey], None]
     ) -> None:
         self._log = log
-        self._rules = rules
+        self._config = config
         self._wall_ms = wall_ms
         self._deadlines = Deadlines(timer, due)
         self._groups: dict[str, ClassicGroup] = {}
@@ -127,7 +127,7 @@ class GroupRunner:
 
     def new(self, group_id: str) -> ClassicGroup:
         """Creates a group that is still unknown."""
-        return ClassicGroup(group_id, self._wall_ms, self._rules)
+        return ClassicGroup(group_id, self._wall_ms, self._config)
 
     def remove(self, group_id: str) -> None:
         """Removes a group whose tombstone is in the log."""
@@ -145,7 +145,8 @@ class GroupRunner:
         effects = Effects()
         try:
             result = event(group, effects)
-            while (store := effects.take_store()) is not None:
+            while effects.store is not None:
+                store, effects.store = effects.store, None
                 store.done(self._store(group.group_id, store.value))
             return result
         finally:
@@ -159,7 +160,7 @@ class GroupRunner:
         if group is None:
             group, code = self.new(group_id), ErrorCode.UNKNOWN_MEMBER_ID
             if joiner.member_id == UNKNOWN_MEMBER_ID:
-                code = self._store(group_id, new_group_metadata(group))
+                code = self._store(group_id, metadata_of(group))
             if code is not ErrorCode.NONE:
                 refusal = JoinGroupResponse(error_code=code, member_id=joiner.member_id)
                 self._answers.append(lambda: joiner.reply(refusal))
@@ -168,9 +169,9 @@ class GroupRunner:
         self.run(group, lambda group, effects: join(group, joiner, effects))
 
     def time_out(self, group_id: str, key: TimerKey) -> None:
-        group, timeout = self._groups.get(group_id), self._deadlines.taken(group_id, key)
-        if group is not None and timeout is not None:
-            self.run(group, lambda group, effects: timed_out(group, timeout, effects))
+        group, over = self._groups.get(group_id), self._deadlines.taken(group_id, key)
+        if group is not None and over is not None:
+            self.run(group, lambda group, effects: timed_out(group, key, over.initial, effects))
 
     def _store(self, group_id: str, value: GroupMetadataValue) -> ErrorCode:
         try:
@@ -192,7 +193,7 @@ class GroupRunner:
             self.remove(group_id)
             return
         self._stored[group_id] = value
-        self._groups[group_id] = group_of(group_id, value, self._wall_ms, self._rules)
+        self._groups[group_id] = group_of(group_id, value, self._wall_ms, self._config)
 
     def loaded(self) -> None:
         for group in self.every():
@@ -206,6 +207,6 @@ class GroupRunner:
     def reload(self, group_id: str) -> None:
         """Loads the group as another broker would find it in the log."""
         value = self._stored.get(group_id)
-        group = self.new(group_id) if value is None else group_of(group_id, value, self._wall_ms, self._rules)
+        group = self.new(group_id) if value is None else group_of(group_id, value, self._wall_ms, self._config)
         self._groups[group_id] = group
         self.run(group, loaded)

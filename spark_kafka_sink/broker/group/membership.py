@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from spark_kafka_sink.broker.api_exception import ApiException
-from spark_kafka_sink.broker.group.classic_group import ClassicGroup, GroupMember, GroupState, JoinReply, Protocols
-from spark_kafka_sink.broker.group.effects import Effects, InitialDelay, JoinTimeout, SessionTimeout, Store, SyncTimeout, Timeout
-from spark_kafka_sink.broker.group.group_log import metadata_of
-from spark_kafka_sink.broker.group.rebalance import (
-    answer_join,
-    answer_sync,
-    complete_if_all_joined,
-    complete_join,
-    current_generation,
-    initial_delay_over,
-    prepare_rebalance,
-    rebalance_or_complete,
-    sync_timed_out,
+from spark_kafka_sink.broker.group import rebalance
+from spark_kafka_sink.broker.group.classic_group import (
+    SYNC_TIMER,
+    ClassicGroup,
+    Effects,
+    GroupMember,
+    GroupState,
+    InitialDelay,
+    JoinReply,
+    Protocols,
+    SessionTimeout,
+    Store,
+    TimerKey,
 )
+from spark_kafka_sink.broker.group.group_log import metadata_of
 from spark_kafka_sink.protocol.apis.groups import JoinGroupResponse, MemberIdentity, MemberResponse, SyncGroupResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 
@@ -62,7 +63,7 @@ def join(group: ClassicGroup, joiner: Joiner, effects: Effects) -> None:
         _refuse(joiner, ErrorCode.GROUP_MAX_SIZE_REACHED, effects, UNKNOWN_MEMBER_ID)
         group.remove(joiner.member_id)
         effects.end_session(joiner.member_id)
-        complete_if_all_joined(group, effects)
+        rebalance.complete_if_all_joined(group, effects)
     elif not group.supports(joiner.protocol_type, joiner.protocols):
         _refuse(joiner, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, effects)
     elif joiner.member_id == UNKNOWN_MEMBER_ID:
@@ -78,8 +79,8 @@ def _has_room(group: ClassicGroup, member_id: str) -> bool:
     member = group.members.get(member_id)
     if group.state is GroupState.PREPARING_REBALANCE:
         joined = sum(each.awaits_join for each in group.members.values())
-        return (member is not None and member.awaits_join) or joined < group.rules.max_size
-    return member is not None or len(group.members) < group.rules.max_size
+        return (member is not None and member.awaits_join) or joined < group.config.group_max_size
+    return member is not None or len(group.members) < group.config.group_max_size
 
 
 def _refuse(joiner: Joiner, code: ErrorCode, effects: Effects, member_id: str | None = None) -> None:
@@ -124,7 +125,7 @@ def _add(group: ClassicGroup, joiner: Joiner, member_id: str, effects: Effects) 
     # A connection that waits for this response is muted, so its end goes unnoticed. Without a limit, a client that times out and
     # returns as another member would leave dead members behind.
     effects.expect_within(member_id, NEW_MEMBER_JOIN_TIMEOUT_MS)
-    rebalance_or_complete(group, effects, f"adding new member {member_id}; client reason: {joiner.reason}")
+    rebalance.rebalance_or_complete(group, effects, f"adding new member {member_id}; client reason: {joiner.reason}")
 
 
 # With a member id
@@ -153,17 +154,17 @@ def _rejoin(group: ClassicGroup, joiner: Joiner, member: GroupMember, effects: E
         group.state is GroupState.STABLE and group.is_leader(member.member_id)
     )
     if not wants_rebalance and list(member.protocols.items()) == list(joiner.protocols.items()):
-        effects.answer(joiner.reply, current_generation(group, member))
+        effects.answer(joiner.reply, rebalance.current_generation(group, member))
         return
     _update(member, joiner, effects)
     reason = f"member {member.member_id} is joining during {group.state.value}; client reason: {joiner.reason}"
-    rebalance_or_complete(group, effects, reason)
+    rebalance.rebalance_or_complete(group, effects, reason)
 
 
 def _update(member: GroupMember, joiner: Joiner, effects: Effects) -> None:
     # The client has most likely given up on the response it waited for. If not, it must not wait forever.
     again = JoinGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id)
-    answer_join(member, again, effects)
+    rebalance.answer_join(member, again, effects)
     member.protocols = joiner.protocols
     member.rebalance_timeout_ms = joiner.rebalance_timeout_ms
     member.session_timeout_ms = joiner.session_timeout_ms
@@ -176,8 +177,8 @@ def _update(member: GroupMember, joiner: Joiner, effects: Effects) -> None:
 def _replace_static(group: ClassicGroup, joiner: Joiner, old: GroupMember, effects: Effects) -> None:
     """Replaces a static member. A client that still waits under the old id is fenced."""
     code = ErrorCode.FENCED_INSTANCE_ID
-    answer_join(old, JoinGroupResponse(error_code=code, protocol_name=None, member_id=old.member_id), effects)
-    answer_sync(old, SyncGroupResponse(error_code=code), effects)
+    rebalance.answer_join(old, JoinGroupResponse(error_code=code, protocol_name=None, member_id=old.member_id), effects)
+    rebalance.answer_sync(old, SyncGroupResponse(error_code=code), effects)
     leader_before = group.leader
     member = replace(old, member_id=joiner.new_member_id, is_new=False)
     group.swap(old, member)
@@ -188,10 +189,10 @@ def _replace_static(group: ClassicGroup, joiner: Joiner, old: GroupMember, effec
     if group.state is GroupState.STABLE and group.select_protocol() == group.protocol_name:
         _keep_assignment(group, joiner, old, member, leader_before, effects)
     elif group.state is GroupState.PREPARING_REBALANCE:
-        complete_if_all_joined(group, effects)
+        rebalance.complete_if_all_joined(group, effects)
     else:
         # After the join phase the leader may already be assigning to the old id.
-        prepare_rebalance(group, effects, reason)
+        rebalance.prepare_rebalance(group, effects, reason)
 
 
 def _keep_assignment(
@@ -217,12 +218,12 @@ def _keep_assignment(
             effects.expect_heartbeat(old)
             body = without_members(UNKNOWN_MEMBER_ID, error)
         elif joiner.may_skip_assignment:
-            body = current_generation(group, member)
+            body = rebalance.current_generation(group, member)
             body.skip_assignment = leads
         else:
             # The old leader's id, so that a member that led does not consider itself the leader and assign.
             body = without_members(member.member_id)
-        answer_join(member, body, effects)
+        rebalance.answer_join(member, body, effects)
 
     effects.store = Store(metadata_of(group), stored)
 
@@ -243,9 +244,9 @@ def leave(group: ClassicGroup, leaving: Iterable[MemberIdentity], effects: Effec
         responses.append(MemberResponse(identity.member_id, identity.group_instance_id, code))
     if any(response.error_code == ErrorCode.NONE for response in responses):
         if group.state is GroupState.PREPARING_REBALANCE:
-            complete_if_all_joined(group, effects)
+            rebalance.complete_if_all_joined(group, effects)
         elif not group.is_empty:
-            rebalance_or_complete(group, effects, "explicit LeaveGroup request")
+            rebalance.rebalance_or_complete(group, effects, "explicit LeaveGroup request")
     return responses
 
 
@@ -275,38 +276,37 @@ def session_expired(group: ClassicGroup, session: SessionTimeout, effects: Effec
         return
     if group.state is not GroupState.PREPARING_REBALANCE:
         if not is_pending:
-            rebalance_or_complete(group, effects, f"removing member {session.member_id} on heartbeat expiration")
+            rebalance.rebalance_or_complete(group, effects, f"removing member {session.member_id} on heartbeat expiration")
     elif group.has_all_members_joined():
-        complete_join(group, effects)
+        rebalance.complete_join(group, effects)
 
 
 def _remove(group: ClassicGroup, member: GroupMember, effects: Effects) -> None:
     """Removes a member. If it waits for a response, it gets an error and starts over."""
     code = ErrorCode.UNKNOWN_MEMBER_ID
-    answer_join(member, JoinGroupResponse(error_code=code), effects)
-    answer_sync(member, SyncGroupResponse(error_code=code), effects)
+    rebalance.answer_join(member, JoinGroupResponse(error_code=code), effects)
+    rebalance.answer_sync(member, SyncGroupResponse(error_code=code), effects)
     group.remove(member.member_id)
     effects.end_session(member.member_id)
 
 
-_TIMED_OUT: Final[Mapping[type, Callable[[ClassicGroup, Any, Effects], None]]] = {
-    SessionTimeout: session_expired,
-    InitialDelay: initial_delay_over,
-    JoinTimeout: lambda group, _, effects: complete_join(group, effects),
-    SyncTimeout: sync_timed_out,
-}
-
-
-def timed_out(group: ClassicGroup, timeout: Timeout, effects: Effects) -> None:
-    _TIMED_OUT[type(timeout)](group, timeout, effects)
+def timed_out(group: ClassicGroup, key: TimerKey, initial: InitialDelay | None, effects: Effects) -> None:
+    if isinstance(key, SessionTimeout):
+        session_expired(group, key, effects)
+    elif key == SYNC_TIMER:
+        rebalance.sync_timed_out(group, effects)
+    elif initial is not None:
+        rebalance.initial_delay_over(group, initial, effects)
+    else:
+        rebalance.complete_join(group, effects)
 
 
 def loaded(group: ClassicGroup, effects: Effects) -> None:
     """Restarts all sessions. A rebalance shrinks a group that is now too large (`GroupMetadataManager.onLoaded`)."""
     for member in group.members.values():
         effects.expect_heartbeat(member)
-    if len(group.members) > group.rules.max_size:
-        prepare_rebalance(group, effects, f"a loaded group of {len(group.members)} members is over capacity")
+    if len(group.members) > group.config.group_max_size:
+        rebalance.prepare_rebalance(group, effects, f"a loaded group of {len(group.members)} members is over capacity")
 
 
 def unloaded(group: ClassicGroup, effects: Effects) -> None:
@@ -314,5 +314,5 @@ def unloaded(group: ClassicGroup, effects: Effects) -> None:
     group.transition_to(GroupState.DEAD)
     code = ErrorCode.NOT_COORDINATOR
     for member in group.members.values():
-        answer_join(member, JoinGroupResponse(error_code=code, member_id=member.member_id), effects)
-        answer_sync(member, SyncGroupResponse(error_code=code), effects)
+        rebalance.answer_join(member, JoinGroupResponse(error_code=code, member_id=member.member_id), effects)
+        rebalance.answer_sync(member, SyncGroupResponse(error_code=code), effects)

@@ -7,15 +7,17 @@ from collections.abc import Mapping
 from typing import Final
 
 from spark_kafka_sink.broker.api_exception import ApiException
-from spark_kafka_sink.broker.group.classic_group import NO_ASSIGNMENT, ClassicGroup, GroupMember, GroupState, SyncReply
-from spark_kafka_sink.broker.group.effects import (
+from spark_kafka_sink.broker.group.classic_group import (
     JOIN_TIMER,
+    NO_ASSIGNMENT,
     SYNC_TIMER,
+    ClassicGroup,
     Effects,
+    GroupMember,
+    GroupState,
     InitialDelay,
-    JoinTimeout,
     Store,
-    SyncTimeout,
+    SyncReply,
 )
 from spark_kafka_sink.broker.group.group_log import metadata_of
 from spark_kafka_sink.protocol.apis.groups import (
@@ -47,13 +49,13 @@ def prepare_rebalance(group: ClassicGroup, effects: Effects, reason: str) -> Non
     group.transition_to(GroupState.PREPARING_REBALANCE)
     logger.info("Preparing to rebalance group %s with old generation %d (reason: %s)", group.group_id, group.generation, reason)
     if is_initial:
-        delay = group.rules.initial_rebalance_delay_ms
+        delay = group.config.group_initial_rebalance_delay_ms
         remaining = max(group.rebalance_timeout_ms() - delay, 0)
         effects.set_timer(JOIN_TIMER, delay, InitialDelay(delay, remaining))
     elif group.has_all_members_joined():
         complete_join(group, effects)
     else:
-        effects.set_timer(JOIN_TIMER, group.rebalance_timeout_ms(), JoinTimeout())
+        effects.set_timer(JOIN_TIMER, group.rebalance_timeout_ms())
 
 
 def complete_if_all_joined(group: ClassicGroup, effects: Effects) -> None:
@@ -71,7 +73,7 @@ def initial_delay_over(group: ClassicGroup, over: InitialDelay, effects: Effects
         complete_join(group, effects)
         return
     group.new_member_added = False
-    delay = min(group.rules.initial_rebalance_delay_ms, over.remaining_ms)
+    delay = min(group.config.group_initial_rebalance_delay_ms, over.remaining_ms)
     effects.set_timer(JOIN_TIMER, delay, InitialDelay(delay, max(over.remaining_ms - over.delay_ms, 0)))
 
 
@@ -86,7 +88,7 @@ def complete_join(group: ClassicGroup, effects: Effects) -> None:
     if group.members and not group.elect_joined_leader():
         # No member has joined. Wait until their sessions expire or one of them joins.
         logger.info("Group %s could not complete its rebalance because no member rejoined", group.group_id)
-        effects.set_timer(JOIN_TIMER, group.rebalance_timeout_ms(), JoinTimeout())
+        effects.set_timer(JOIN_TIMER, group.rebalance_timeout_ms())
         return
     group.next_generation()
     if group.is_empty:
@@ -100,7 +102,7 @@ def complete_join(group: ClassicGroup, effects: Effects) -> None:
         effects.expect_heartbeat(member)
         member.is_new = False
         group.pending_sync.add(member.member_id)
-    effects.set_timer(SYNC_TIMER, group.rebalance_timeout_ms(), SyncTimeout())
+    effects.set_timer(SYNC_TIMER, group.rebalance_timeout_ms())
 
 
 def current_generation(group: ClassicGroup, member: GroupMember) -> JoinGroupResponse:
@@ -120,7 +122,7 @@ def current_generation(group: ClassicGroup, member: GroupMember) -> JoinGroupRes
     )
 
 
-def sync_timed_out(group: ClassicGroup, _: SyncTimeout, effects: Effects) -> None:
+def sync_timed_out(group: ClassicGroup, effects: Effects) -> None:
     """Continues without the members that have not requested their assignment in time (KAFKA-13435)."""
     overdue = list(group.pending_sync)
     if not overdue:

@@ -10,25 +10,13 @@ from spark_kafka_sink.broker.acl import CLUSTER_NAME, AclOperation
 from spark_kafka_sink.broker.acl import ResourceType as AclResourceType
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_services import BrokerServices
-from spark_kafka_sink.broker.cluster.broker_settings import (
-    ConfigValue,
-    broker_values,
-    topic_values,
-)
 from spark_kafka_sink.broker.cluster.cluster import ConfigChange
 from spark_kafka_sink.broker.cluster.new_topics import check_name
 from spark_kafka_sink.broker.cluster.topic_config import TOPIC_CONFIGS, ConfigKey, ConfigType, TopicConfigKey
-from spark_kafka_sink.broker.handlers.auth_helper import TEXTS, is_allowed
-from spark_kafka_sink.broker.handlers.common import repeated
+from spark_kafka_sink.broker.handlers.common import check_right, repeated
 from spark_kafka_sink.broker.network.request import Request
+from spark_kafka_sink.broker.server_properties import ConfigValue, broker_values, topic_values
 from spark_kafka_sink.protocol.apis import alter_configs, configs
-from spark_kafka_sink.protocol.apis.configs import (
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-    DescribeConfigsResourceResult,
-    DescribeConfigsResponse,
-    DescribeConfigsResult,
-)
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 
 T = TypeVar("T")
@@ -49,13 +37,11 @@ class ResourceType(IntEnum):
 def _check_right(services: BrokerServices, request: Request, operation: AclOperation, kind: int, name: str) -> None:
     """Raises the error for a resource's type. Broker configs belong to the cluster (`ControllerApis.authorizeAlterResource`)."""
     if kind == ResourceType.TOPIC:
-        code, resource = ErrorCode.TOPIC_AUTHORIZATION_FAILED, AclResourceType.TOPIC
+        check_right(services, request, operation, AclResourceType.TOPIC, name)
     elif kind == ResourceType.GROUP:
-        code, resource = ErrorCode.GROUP_AUTHORIZATION_FAILED, AclResourceType.GROUP
+        check_right(services, request, operation, AclResourceType.GROUP, name)
     else:
-        code, resource, name = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, AclResourceType.CLUSTER, CLUSTER_NAME
-    if not is_allowed(services, request, operation, resource, name):
-        raise ApiException(code, TEXTS[code])
+        check_right(services, request, operation, AclResourceType.CLUSTER, CLUSTER_NAME)
 
 
 def _altered(
@@ -97,7 +83,6 @@ def _alter(
 
 
 def _parsed_id(name: str) -> int:
-    """Returns a broker's id. Raises INVALID_REQUEST."""
     digits = name[1:] if name[:1] in ("+", "-") else name
     if not digits.isdecimal() or len(digits) > 10:
         raise ApiException(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
@@ -105,34 +90,37 @@ def _parsed_id(name: str) -> int:
 
 
 def _refuse_nulls(names: Iterable[str]) -> None:
-    """Raises INVALID_REQUEST if a config is set to null."""
     if listed := ", ".join(names):
         raise ApiException(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {listed}")
 
 
-def handle_describe_configs(services: BrokerServices, request: Request) -> DescribeConfigsResponse:
-    body: DescribeConfigsRequest = request.body
+def handle_describe_configs(services: BrokerServices, request: Request) -> configs.DescribeConfigsResponse:
+    body: configs.DescribeConfigsRequest = request.body
     for resource in body.resources:
         if resource.resource_type not in set(ResourceType):  # as in Kafka, the whole request is refused
             text = f"Unexpected resource type {resource.resource_type} for resource {resource.resource_name}"
             raise ApiException(ErrorCode.INVALID_REQUEST, text)
-    return DescribeConfigsResponse(results=tuple(_description(services, request, resource) for resource in body.resources))
+    return configs.DescribeConfigsResponse(
+        results=tuple(_description(services, request, resource) for resource in body.resources)
+    )
 
 
-def _description(services: BrokerServices, request: Request, resource: DescribeConfigsResource) -> DescribeConfigsResult:
-    body: DescribeConfigsRequest = request.body
+def _description(
+    services: BrokerServices, request: Request, resource: configs.DescribeConfigsResource
+) -> configs.DescribeConfigsResult:
+    body: configs.DescribeConfigsRequest = request.body
     where = resource.resource_type, resource.resource_name
     try:
         _check_right(services, request, AclOperation.DESCRIBE_CONFIGS, *where)
         described = _described_configs(services, resource)
     except ApiException as error:
-        return DescribeConfigsResult(error.code, error.message or "", *where)
+        return configs.DescribeConfigsResult(error.code, error.message or "", *where)
     keys, documented = resource.configuration_keys, body.include_documentation
-    configs = tuple(_described_config(each, documented) for each in described if not keys or each.key.name in keys)
-    return DescribeConfigsResult(ErrorCode.NONE, "", *where, configs)
+    found = tuple(_described_config(each, documented) for each in described if not keys or each.key.name in keys)
+    return configs.DescribeConfigsResult(ErrorCode.NONE, "", *where, found)
 
 
-def _described_configs(services: BrokerServices, resource: DescribeConfigsResource) -> list[ConfigValue]:
+def _described_configs(services: BrokerServices, resource: configs.DescribeConfigsResource) -> list[ConfigValue]:
     name = resource.resource_name
     if resource.resource_type == ResourceType.TOPIC:
         check_name(name)
@@ -151,9 +139,9 @@ def _described_configs(services: BrokerServices, resource: DescribeConfigsResour
     return broker_values(services.config, services.node_id)
 
 
-def _described_config(config: ConfigValue, documented: bool) -> DescribeConfigsResourceResult:
+def _described_config(config: ConfigValue, documented: bool) -> configs.DescribeConfigsResourceResult:
     key = config.key
-    return DescribeConfigsResourceResult(
+    return configs.DescribeConfigsResourceResult(
         key.name,
         None if key.is_sensitive else config.text,
         not isinstance(key, TopicConfigKey),
@@ -172,8 +160,8 @@ def handle_alter_configs(services: BrokerServices, request: Request) -> alter_co
 
 def _replaced(resource: alter_configs.AlterConfigsResource) -> ConfigChange:
     _refuse_nulls(config.name for config in resource.configs if config.value is None)
-    configs = {config.name: config.value for config in resource.configs if config.value is not None}
-    return lambda current: configs
+    replaced = {config.name: config.value for config in resource.configs if config.value is not None}
+    return lambda current: replaced
 
 
 class OpType(IntEnum):
@@ -185,9 +173,7 @@ class OpType(IntEnum):
     SUBTRACT = 3
 
 
-_Combine: TypeAlias = Callable[[list[str], list[str]], list[str]]
-
-_LIST_OPS: Final[Mapping[int, _Combine]] = {
+_LIST_OPS: Final[Mapping[int, Callable[[list[str], list[str]], list[str]]]] = {
     OpType.APPEND: lambda old, given: old + [part for part in dict.fromkeys(given) if part not in old],
     OpType.SUBTRACT: lambda old, given: [part for part in old if part not in given],
 }
@@ -200,12 +186,12 @@ def handle_incremental_alter_configs(services: BrokerServices, request: Request)
 
 
 def _changed(resource: configs.AlterConfigsResource) -> ConfigChange:
-    configs = resource.configs
-    _refuse_nulls(config.name for config in configs if config.value is None and config.config_operation != OpType.DELETE)
+    asked = resource.configs
+    _refuse_nulls(config.name for config in asked if config.value is None and config.config_operation != OpType.DELETE)
 
     def change(current: Mapping[str, str]) -> Mapping[str, str]:
         changed = dict(current)
-        for config in configs:
+        for config in asked:
             value = _changed_value(config, current.get(config.name), TOPIC_CONFIGS.get(config.name))
             if value is None:
                 changed.pop(config.name, None)

@@ -11,34 +11,21 @@ from spark_kafka_sink.broker.acl import AclOperation, ResourceType
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_services import BrokerServices
 from spark_kafka_sink.broker.cluster.metadata_image import MetadataImage
-from spark_kafka_sink.broker.handlers.auth_helper import check_topic, is_allowed
-from spark_kafka_sink.broker.handlers.common import current_leader, deferred_response, node_endpoints, topic_name
+from spark_kafka_sink.broker.handlers.common import (
+    check_right,
+    current_leader,
+    deferred_response,
+    is_allowed,
+    node_endpoints,
+    topic_name,
+)
 from spark_kafka_sink.broker.log.local_log import ListOffsetsTimestamp
+from spark_kafka_sink.broker.log.log_manager import LedPartition
 from spark_kafka_sink.broker.log.log_types import FetchDataInfo, IsolationLevel, TimestampAndOffset
 from spark_kafka_sink.broker.network.request import Request
-from spark_kafka_sink.broker.replica_manager import LedPartition
 from spark_kafka_sink.broker.timer import DelayedOperation
-from spark_kafka_sink.protocol.apis.fetch import (
-    AbortedTransaction,
-    FetchableTopicResponse,
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchTopic,
-    PartitionData,
-)
-from spark_kafka_sink.protocol.apis.partition_offsets import (
-    EpochEndOffset,
-    ListOffsetsPartition,
-    ListOffsetsPartitionResponse,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopicResponse,
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochResponse,
-    OffsetForLeaderPartition,
-    OffsetForLeaderTopicResult,
-)
+from spark_kafka_sink.protocol.apis import fetch
+from spark_kafka_sink.protocol.apis import partition_offsets as offsets
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 
 
@@ -56,19 +43,19 @@ _UNKNOWN_CODES = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_
 _FINAL_EPOCH, _INITIAL_EPOCH = -1, 0
 
 
-def handle_fetch(services: BrokerServices, request: Request) -> FetchResponse | None:
+def handle_fetch(services: BrokerServices, request: Request) -> fetch.FetchResponse | None:
     """Answers at once if there is enough to read; otherwise as soon as there is, or when the client's wait time ends."""
-    body: FetchRequest = request.body
+    body: fetch.FetchRequest = request.body
     # This broker has no fetch sessions (KIP-227). A client that requests one gets 0 and continues without, as with a full session
     # cache in Kafka.
     if body.session_epoch not in (_FINAL_EPOCH, _INITIAL_EPOCH):
         unknown = ErrorCode.FETCH_SESSION_ID_NOT_FOUND if body.session_id != NO_SESSION else ErrorCode.INVALID_FETCH_SESSION_EPOCH
-        return FetchResponse(error_code=unknown)
-    fetch = _Fetch(services, request)
-    if fetch.is_enough() or body.max_wait_ms <= 0:
-        return fetch.response()
-    operation = DelayedOperation(fetch.is_enough, fetch.answer)
-    services.fetch_purgatory.try_complete_else_watch(operation, fetch.keys, body.max_wait_ms)
+        return fetch.FetchResponse(error_code=unknown)
+    reads = _Fetch(services, request)
+    if reads.is_enough() or body.max_wait_ms <= 0:
+        return reads.response()
+    operation = DelayedOperation(reads.is_enough, reads.answer)
+    services.fetch_purgatory.try_complete_else_watch(operation, reads.keys, body.max_wait_ms)
     return None
 
 
@@ -94,7 +81,7 @@ class _Fetch:
     def __init__(self, services: BrokerServices, request: Request) -> None:
         self._services = services
         self._request = request
-        self._body: FetchRequest = request.body
+        self._body: fetch.FetchRequest = request.body
         self._isolation = isolation_level(self._body.isolation_level)
         self._reads: list[list[_Read]] | None = None
         self.keys: list[tuple[str, int]] = []
@@ -119,11 +106,11 @@ class _Fetch:
             self._reads = self._read_all()  # the wait may have ended with less data than requested
             self._request.answer(self.response())
 
-    def response(self) -> FetchResponse:
+    def response(self) -> fetch.FetchResponse:
         by_topic = self._read_all() if self._reads is None else self._reads
         image = self._services.cluster.image
         topics = tuple(
-            FetchableTopicResponse(topic.topic, topic.topic_id, tuple(_partition(image, read) for read in reads))
+            fetch.FetchableTopicResponse(topic.topic, topic.topic_id, tuple(_partition(image, read) for read in reads))
             for topic, reads in zip(self._body.topics, by_topic, strict=True)
         )
         leaders = {
@@ -132,7 +119,7 @@ class _Fetch:
             for partition in topic.partitions
             if partition.current_leader is not None
         }
-        return FetchResponse(
+        return fetch.FetchResponse(
             session_id=NO_SESSION, responses=topics, node_endpoints=node_endpoints(image, leaders, self._request.listener)
         )
 
@@ -150,42 +137,36 @@ class _Fetch:
             by_topic.append(reads)
         return by_topic
 
-    def _read(self, topic: FetchTopic, asked: FetchPartition, left: int, *, whole: bool) -> _Read:
+    def _read(self, topic: fetch.FetchTopic, asked: fetch.FetchPartition, left: int, *, whole: bool) -> _Read:
         image = self._services.cluster.image
         name = ""
         try:
             name = topic_name(image, topic.topic, topic.topic_id, by_id=self._request.version >= _FIRST_BY_ID)
-            check_topic(self._services, self._request, AclOperation.READ, name)
-            found = self._services.replica_manager.read(
-                name,
-                asked.partition,
-                asked.fetch_offset,
-                max(0, min(asked.partition_max_bytes, left)),
-                self._isolation,
-                asked.current_leader_epoch,
-                whole=whole,
-            )
+            check_right(self._services, self._request, AclOperation.READ, ResourceType.TOPIC, name)
+            led = self._services.replica_manager.led(name, asked.partition, asked.current_leader_epoch)
+            max_bytes = max(0, min(asked.partition_max_bytes, left))
+            found = led.log.read(asked.fetch_offset, max_bytes, self._isolation, min_one_batch=whole)
         except ApiException as error:
             return _Read(asked.partition, name, error)
         return _Read(asked.partition, name, found)
 
 
-def _partition(image: MetadataImage, read: _Read) -> PartitionData:
+def _partition(image: MetadataImage, read: _Read) -> fetch.PartitionData:
     result = read.result
     if isinstance(result, ApiException):
         moved = result.code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
         leader = current_leader(image, read.topic, read.index) if moved else None
         # Kafka returns an empty array if its metadata has no such partition, and null if its log does not answer.
         none = () if result.code in _UNKNOWN_CODES else None
-        return PartitionData(read.index, result.code, -1, aborted_transactions=none, records=(), current_leader=leader)
+        return fetch.PartitionData(read.index, result.code, -1, aborted_transactions=none, records=(), current_leader=leader)
     aborted = result.aborted_transactions
-    return PartitionData(
+    return fetch.PartitionData(
         read.index,
         ErrorCode.NONE,
         result.high_watermark,
         result.last_stable_offset,
         result.log_start_offset,
-        None if aborted is None else tuple(AbortedTransaction(*each) for each in aborted),
+        None if aborted is None else tuple(fetch.AbortedTransaction(*each) for each in aborted),
         records=result.records,
     )
 
@@ -202,32 +183,34 @@ _EARLIEST = (ListOffsetsTimestamp.EARLIEST, ListOffsetsTimestamp.EARLIEST_LOCAL)
 _UNKNOWN_OFFSET = TimestampAndOffset(-1, -1, -1)
 
 
-def handle_list_offsets(services: BrokerServices, request: Request) -> ListOffsetsResponse:
-    body: ListOffsetsRequest = request.body
+def handle_list_offsets(services: BrokerServices, request: Request) -> offsets.ListOffsetsResponse:
+    body: offsets.ListOffsetsRequest = request.body
     isolation = isolation_level(body.isolation_level)
     counts = Counter((topic.name, partition.partition_index) for topic in body.topics for partition in topic.partitions)
 
-    def answered(topic: str, partition: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+    def answered(topic: str, partition: offsets.ListOffsetsPartition) -> offsets.ListOffsetsPartitionResponse:
         try:
-            check_topic(services, request, AclOperation.DESCRIBE, topic)
+            check_right(services, request, AclOperation.DESCRIBE, ResourceType.TOPIC, topic)
             if counts[topic, partition.partition_index] > 1:
                 raise ApiException(ErrorCode.INVALID_REQUEST)
             found = _listed_offset(services, request, topic, partition, isolation)
         except ApiException as error:
-            return ListOffsetsPartitionResponse(partition.partition_index, error.code)
+            return offsets.ListOffsetsPartitionResponse(partition.partition_index, error.code)
         epoch = found.leader_epoch if request.version >= _FIRST_WITH_LEADER_EPOCH else -1
-        return ListOffsetsPartitionResponse(partition.partition_index, ErrorCode.NONE, found.timestamp, found.offset, epoch)
+        return offsets.ListOffsetsPartitionResponse(
+            partition.partition_index, ErrorCode.NONE, found.timestamp, found.offset, epoch
+        )
 
-    return ListOffsetsResponse(
+    return offsets.ListOffsetsResponse(
         topics=tuple(
-            ListOffsetsTopicResponse(topic.name, tuple(answered(topic.name, partition) for partition in topic.partitions))
+            offsets.ListOffsetsTopicResponse(topic.name, tuple(answered(topic.name, partition) for partition in topic.partitions))
             for topic in body.topics
         )
     )
 
 
 def _listed_offset(
-    services: BrokerServices, request: Request, topic: str, partition: ListOffsetsPartition, isolation: IsolationLevel
+    services: BrokerServices, request: Request, topic: str, partition: offsets.ListOffsetsPartition, isolation: IsolationLevel
 ) -> TimestampAndOffset:
     timestamp = partition.timestamp
     if request.version < _FIRST_WITH_TIMESTAMP.get(timestamp, 0) or timestamp < min(ListOffsetsTimestamp):
@@ -245,34 +228,27 @@ def _listed_offset(
     return found if timestamp < 0 or found.offset < end else _UNKNOWN_OFFSET
 
 
-def handle_offset_for_leader_epoch(services: BrokerServices, request: Request) -> OffsetForLeaderEpochResponse:
+def handle_offset_for_leader_epoch(services: BrokerServices, request: Request) -> offsets.OffsetForLeaderEpochResponse:
     """Returns the end of an epoch, so that a consumer can detect that its position was truncated (KIP-320)."""
-    body: OffsetForLeaderEpochRequest = request.body
+    body: offsets.OffsetForLeaderEpochRequest = request.body
     sees_all = is_allowed(services, request, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, logged=False)
 
-    def answered(topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+    def answered(topic: str, asked: offsets.OffsetForLeaderPartition) -> offsets.EpochEndOffset:
         try:
             if not sees_all:
-                check_topic(services, request, AclOperation.DESCRIBE, topic)
+                check_right(services, request, AclOperation.DESCRIBE, ResourceType.TOPIC, topic)
+            led = services.replica_manager.led(topic, asked.partition, asked.current_leader_epoch)
+            end = _epoch_and_offset(led, asked.leader_epoch)
         except ApiException as error:
-            return EpochEndOffset(error.code, asked.partition)
-        return _epoch_end(services, topic, asked)
+            return offsets.EpochEndOffset(error.code, asked.partition)
+        return offsets.EpochEndOffset(ErrorCode.NONE, asked.partition, *end)
 
-    return OffsetForLeaderEpochResponse(
+    return offsets.OffsetForLeaderEpochResponse(
         topics=tuple(
-            OffsetForLeaderTopicResult(topic.topic, tuple(answered(topic.topic, asked) for asked in topic.partitions))
+            offsets.OffsetForLeaderTopicResult(topic.topic, tuple(answered(topic.topic, asked) for asked in topic.partitions))
             for topic in body.topics
         )
     )
-
-
-def _epoch_end(services: BrokerServices, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
-    try:
-        led = services.replica_manager.led(topic, asked.partition, asked.current_leader_epoch)
-        end = _epoch_and_offset(led, asked.leader_epoch)
-    except ApiException as error:
-        return EpochEndOffset(error.code, asked.partition)
-    return EpochEndOffset(ErrorCode.NONE, asked.partition, *end)
 
 
 def _epoch_and_offset(led: LedPartition, epoch: int) -> tuple[int, int]:

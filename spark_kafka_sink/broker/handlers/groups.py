@@ -12,26 +12,9 @@ from spark_kafka_sink.broker.cluster.cluster import CoordinatorType
 from spark_kafka_sink.broker.cluster.metadata_image import GROUP_METADATA_TOPIC, partition_for
 from spark_kafka_sink.broker.group.group_coordinator import unknown
 from spark_kafka_sink.broker.group.membership import Joiner
-from spark_kafka_sink.broker.handlers.auth_helper import authorized_operations, check_group_right, is_allowed
+from spark_kafka_sink.broker.handlers.common import authorized_operations, check_right, is_allowed
 from spark_kafka_sink.broker.network.request import Request
-from spark_kafka_sink.protocol.apis.groups import (
-    DeletableGroupResult,
-    DeleteGroupsRequest,
-    DeleteGroupsResponse,
-    DescribedGroup,
-    DescribeGroupsRequest,
-    DescribeGroupsResponse,
-    HeartbeatRequest,
-    HeartbeatResponse,
-    JoinGroupRequest,
-    JoinGroupResponse,
-    LeaveGroupRequest,
-    LeaveGroupResponse,
-    ListGroupsRequest,
-    ListGroupsResponse,
-    MemberIdentity,
-    SyncGroupRequest,
-)
+from spark_kafka_sink.protocol.apis import groups as api
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 
 
@@ -64,10 +47,10 @@ _FIRST_WITH_NO_PROTOCOL: Final = 7
 _FIRST_TO_SKIP_ASSIGNMENT: Final = 9
 
 
-def handle_join_group(services: BrokerServices, request: Request) -> JoinGroupResponse | None:
+def handle_join_group(services: BrokerServices, request: Request) -> api.JoinGroupResponse | None:
     """Joins a member. The response is sent at the end of the group's rebalance."""
-    body: JoinGroupRequest = request.body
-    check_group_right(services, request, AclOperation.READ, body.group_id)
+    body: api.JoinGroupRequest = request.body
+    check_right(services, request, AclOperation.READ, ResourceType.GROUP, body.group_id)
     config, version = services.config, request.version
     refused = None
     if not body.group_id:
@@ -75,7 +58,7 @@ def handle_join_group(services: BrokerServices, request: Request) -> JoinGroupRe
     elif not config.group_min_session_timeout_ms <= body.session_timeout_ms <= config.group_max_session_timeout_ms:
         refused = ErrorCode.INVALID_SESSION_TIMEOUT
     if refused is not None:
-        return _understood(JoinGroupResponse(error_code=refused, member_id=body.member_id), version)
+        return _understood(api.JoinGroupResponse(error_code=refused, member_id=body.member_id), version)
     check_coordinator(services, body.group_id)
     client_id = request.header.client_id or ""
     has_timeout = version >= _FIRST_WITH_REBALANCE_TIMEOUT
@@ -102,7 +85,7 @@ def handle_join_group(services: BrokerServices, request: Request) -> JoinGroupRe
     return None
 
 
-def _understood(answer: JoinGroupResponse, version: int) -> JoinGroupResponse:
+def _understood(answer: api.JoinGroupResponse, version: int) -> api.JoinGroupResponse:
     """Returns the response with "no protocol" as null from v7 on, and as an empty string before."""
     answer.protocol_name = answer.protocol_name or (None if version >= _FIRST_WITH_NO_PROTOCOL else "")
     return answer
@@ -113,59 +96,59 @@ _FIRST_WITH_PROTOCOL: Final = 5
 
 def handle_sync_group(services: BrokerServices, request: Request) -> None:
     """Syncs a member. The response is sent when the group's leader has assigned partitions."""
-    body: SyncGroupRequest = request.body
+    body: api.SyncGroupRequest = request.body
     if request.version >= _FIRST_WITH_PROTOCOL and (body.protocol_type is None or body.protocol_name is None):
         raise ApiException(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    check_group_right(services, request, AclOperation.READ, body.group_id)
+    check_right(services, request, AclOperation.READ, ResourceType.GROUP, body.group_id)
     check_group(services, body.group_id)
     services.group_coordinator.sync(body, request.answer)
 
 
-def handle_heartbeat(services: BrokerServices, request: Request) -> HeartbeatResponse:
-    body: HeartbeatRequest = request.body
-    check_group_right(services, request, AclOperation.READ, body.group_id)
+def handle_heartbeat(services: BrokerServices, request: Request) -> api.HeartbeatResponse:
+    body: api.HeartbeatRequest = request.body
+    check_right(services, request, AclOperation.READ, ResourceType.GROUP, body.group_id)
     check_group(services, body.group_id)
-    return HeartbeatResponse(error_code=services.group_coordinator.heartbeat(body))
+    return api.HeartbeatResponse(error_code=services.group_coordinator.heartbeat(body))
 
 
 _FIRST_WITH_SEVERAL: Final = 3
 
 
-def handle_leave_group(services: BrokerServices, request: Request) -> LeaveGroupResponse:
+def handle_leave_group(services: BrokerServices, request: Request) -> api.LeaveGroupResponse:
     """Removes members: one up to v2, several from v3 on (KIP-345)."""
-    body: LeaveGroupRequest = request.body
-    check_group_right(services, request, AclOperation.READ, body.group_id)
+    body: api.LeaveGroupRequest = request.body
+    check_right(services, request, AclOperation.READ, ResourceType.GROUP, body.group_id)
     check_group(services, body.group_id)
     if request.version >= _FIRST_WITH_SEVERAL:
-        return LeaveGroupResponse(members=tuple(services.group_coordinator.leave(body.group_id, body.members)))
-    (only,) = services.group_coordinator.leave(body.group_id, [MemberIdentity(body.member_id)])
-    return LeaveGroupResponse(error_code=only.error_code)
+        return api.LeaveGroupResponse(members=tuple(services.group_coordinator.leave(body.group_id, body.members)))
+    (only,) = services.group_coordinator.leave(body.group_id, [api.MemberIdentity(body.member_id)])
+    return api.LeaveGroupResponse(error_code=only.error_code)
 
 
 _FIRST_TO_SAY_NOT_FOUND: Final = 6
 
 
-def handle_describe_groups(services: BrokerServices, request: Request) -> DescribeGroupsResponse:
-    body: DescribeGroupsRequest = request.body
+def handle_describe_groups(services: BrokerServices, request: Request) -> api.DescribeGroupsResponse:
+    body: api.DescribeGroupsRequest = request.body
     groups = tuple(_described_group(services, request, group_id) for group_id in body.groups)
     for group in groups:
         if body.include_authorized_operations and group.error_code == ErrorCode.NONE:
             group.authorized_operations = authorized_operations(services, request, ResourceType.GROUP, group.group_id)
-    return DescribeGroupsResponse(groups=groups)
+    return api.DescribeGroupsResponse(groups=groups)
 
 
-def _described_group(services: BrokerServices, request: Request, group_id: str) -> DescribedGroup:
+def _described_group(services: BrokerServices, request: Request, group_id: str) -> api.DescribedGroup:
     try:
-        check_group_right(services, request, AclOperation.DESCRIBE, group_id)
+        check_right(services, request, AclOperation.DESCRIBE, ResourceType.GROUP, group_id)
         check_coordinator(services, group_id)
         group = services.group_coordinator.describe_group(group_id)
     except ApiException as error:
-        return DescribedGroup(error.code, group_id=group_id)
+        return api.DescribedGroup(error.code, group_id=group_id)
     return unknown(group_id, has_code=request.version >= _FIRST_TO_SAY_NOT_FOUND) if group is None else group
 
 
-def handle_list_groups(services: BrokerServices, request: Request) -> ListGroupsResponse:
-    body: ListGroupsRequest = request.body
+def handle_list_groups(services: BrokerServices, request: Request) -> api.ListGroupsResponse:
+    body: api.ListGroupsRequest = request.body
     every = services.group_coordinator.list_groups(body.states_filter, body.types_filter)
     describe = AclOperation.DESCRIBE
     sees_all = is_allowed(services, request, describe, ResourceType.CLUSTER, logged=False)
@@ -174,21 +157,21 @@ def handle_list_groups(services: BrokerServices, request: Request) -> ListGroups
         return sees_all or is_allowed(services, request, describe, ResourceType.GROUP, group_id, logged=False)
 
     listed = (group for group in every if _is_coordinator(services, group.group_id) and is_visible(group.group_id))
-    return ListGroupsResponse(groups=tuple(listed))
+    return api.ListGroupsResponse(groups=tuple(listed))
 
 
-def handle_delete_groups(services: BrokerServices, request: Request) -> DeleteGroupsResponse:
+def handle_delete_groups(services: BrokerServices, request: Request) -> api.DeleteGroupsResponse:
     """Deletes groups without members, with all their offsets."""
-    body: DeleteGroupsRequest = request.body
+    body: api.DeleteGroupsRequest = request.body
     names = dict.fromkeys(body.groups_names)
-    return DeleteGroupsResponse(
-        results=tuple(DeletableGroupResult(name, _deleted_group(services, request, name)) for name in names)
+    return api.DeleteGroupsResponse(
+        results=tuple(api.DeletableGroupResult(name, _deleted_group(services, request, name)) for name in names)
     )
 
 
 def _deleted_group(services: BrokerServices, request: Request, group_id: str) -> ErrorCode:
     try:
-        check_group_right(services, request, AclOperation.DELETE, group_id)
+        check_right(services, request, AclOperation.DELETE, ResourceType.GROUP, group_id)
         check_coordinator(services, group_id)
         services.group_coordinator.delete_group(group_id)
     except ApiException as error:

@@ -1,4 +1,4 @@
-"""Handlers for discovery: API versions, brokers, topics and their leaders, coordinators."""
+"""Handlers for discovery: API versions, brokers, topics and their leaders, coordinators, wanted client metrics."""
 
 from __future__ import annotations
 
@@ -10,35 +10,23 @@ from spark_kafka_sink.broker.acl import AclOperation, ResourceType
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_services import BrokerServices
 from spark_kafka_sink.broker.cluster.cluster import CoordinatorType
-from spark_kafka_sink.broker.cluster.metadata_image import (
-    INTERNAL_TOPICS,
-    NO_LEADER,
-    PartitionState,
-    TopicState,
-)
+from spark_kafka_sink.broker.cluster.metadata_image import INTERNAL_TOPICS, NO_LEADER, PartitionState, TopicState
 from spark_kafka_sink.broker.cluster.new_topics import check_name
-from spark_kafka_sink.broker.handlers.auth_helper import (
+from spark_kafka_sink.broker.handlers.common import (
     OPERATIONS_NOT_ASKED,
+    Handler,
     authorized_operations,
-    check_group_right,
-    check_transactional_id,
+    check_right,
     cluster_operations,
     is_allowed,
 )
-from spark_kafka_sink.broker.handlers.common import Handler
 from spark_kafka_sink.broker.kafka_release import ApiVersionManager
 from spark_kafka_sink.broker.network.request import Request
+from spark_kafka_sink.protocol.apis import metadata
 from spark_kafka_sink.protocol.apis.api_versions import ApiVersionsRequest
 from spark_kafka_sink.protocol.apis.cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
 from spark_kafka_sink.protocol.apis.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
-from spark_kafka_sink.protocol.apis.metadata import (
-    MetadataRequest,
-    MetadataRequestTopic,
-    MetadataResponse,
-    MetadataResponseBroker,
-    MetadataResponsePartition,
-    MetadataResponseTopic,
-)
+from spark_kafka_sink.protocol.apis.telemetry import GetTelemetrySubscriptionsResponse, PushTelemetryResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fields import Message
 from spark_kafka_sink.protocol.wire_types import ZERO_UUID
@@ -64,9 +52,9 @@ def api_versions_handler(versions: ApiVersionManager) -> Handler:
     return handle_api_versions
 
 
-def handle_metadata(services: BrokerServices, request: Request) -> MetadataResponse:
+def handle_metadata(services: BrokerServices, request: Request) -> metadata.MetadataResponse:
     """Lists brokers and topics. Creates requested topics where that is allowed."""
-    body: MetadataRequest = request.body
+    body: metadata.MetadataRequest = request.body
     if request.version < 12:  # v10 and v11 have the field but must not use it (KAFKA-12701)
         for topic in body.topics or ():
             if topic.topic_id != ZERO_UUID:
@@ -77,8 +65,8 @@ def handle_metadata(services: BrokerServices, request: Request) -> MetadataRespo
     image = services.cluster.image  # after topics were created
     running = (image.brokers[node] for node in image.up())
     listener, with_bits = request.listener.name, body.include_cluster_authorized_operations
-    return MetadataResponse(
-        brokers=tuple(MetadataResponseBroker(each.node_id, *each.endpoint(listener), each.rack) for each in running),
+    return metadata.MetadataResponse(
+        brokers=tuple(metadata.MetadataResponseBroker(each.node_id, *each.advertised[listener], each.rack) for each in running),
         cluster_id=services.cluster.cluster_id,
         controller_id=services.cluster.controller_id(),
         topics=topics,
@@ -86,9 +74,9 @@ def handle_metadata(services: BrokerServices, request: Request) -> MetadataRespo
     )
 
 
-def _metadata_topics(services: BrokerServices, request: Request) -> tuple[MetadataResponseTopic, ...]:
+def _metadata_topics(services: BrokerServices, request: Request) -> tuple[metadata.MetadataResponseTopic, ...]:
     """Returns the topics that the client may see. A request for all topics omits the others."""
-    body: MetadataRequest = request.body
+    body: metadata.MetadataRequest = request.body
     if body.topics is None:
         every = services.cluster.image.topics.values()
         return tuple(
@@ -96,7 +84,7 @@ def _metadata_topics(services: BrokerServices, request: Request) -> tuple[Metada
             for topic in every
             if _is_visible(services, request, topic.name, logged=False)
         )
-    asked: Iterable[MetadataRequestTopic] = {(topic.name, topic.topic_id): topic for topic in body.topics}.values()
+    asked: Iterable[metadata.MetadataRequestTopic] = {(topic.name, topic.topic_id): topic for topic in body.topics}.values()
     return tuple(_metadata_topic(services, request, topic) for topic in asked)
 
 
@@ -104,16 +92,19 @@ def _is_visible(services: BrokerServices, request: Request, topic: str, *, logge
     return is_allowed(services, request, AclOperation.DESCRIBE, ResourceType.TOPIC, topic, logged=logged)
 
 
-def _metadata_topic(services: BrokerServices, request: Request, asked: MetadataRequestTopic) -> MetadataResponseTopic:
+def _metadata_topic(
+    services: BrokerServices, request: Request, asked: metadata.MetadataRequestTopic
+) -> metadata.MetadataResponseTopic:
     if asked.name is None:
-        known = services.cluster.image.topic_of_id(asked.topic_id)
+        image = services.cluster.image
+        known = image.topics.get(image.names.get(asked.topic_id, ""))
         if known is None:
             return _failed_topic(ErrorCode.UNKNOWN_TOPIC_ID, None, asked)
         if not _is_visible(services, request, known.name):  # ids are not secret, names are
             return _failed_topic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None, asked)
         return _described_topic(services, request, known)
     if not _is_visible(services, request, asked.name):  # the same for topics that do not exist
-        return MetadataResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=asked.name)
+        return metadata.MetadataResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=asked.name)
     try:
         return _described_topic(services, request, _found_or_made(services, request, asked.name))
     except ApiException as error:
@@ -147,25 +138,27 @@ def _is_creatable(services: BrokerServices, request: Request, topic: str) -> boo
     )
 
 
-def _failed_topic(code: ErrorCode, name: str | None, asked: MetadataRequestTopic) -> MetadataResponseTopic:
-    return MetadataResponseTopic(error_code=code, name=name, topic_id=asked.topic_id, is_internal=name in INTERNAL_TOPICS)
+def _failed_topic(code: ErrorCode, name: str | None, asked: metadata.MetadataRequestTopic) -> metadata.MetadataResponseTopic:
+    return metadata.MetadataResponseTopic(
+        error_code=code, name=name, topic_id=asked.topic_id, is_internal=name in INTERNAL_TOPICS
+    )
 
 
-def _described_topic(services: BrokerServices, request: Request, topic: TopicState) -> MetadataResponseTopic:
+def _described_topic(services: BrokerServices, request: Request, topic: TopicState) -> metadata.MetadataResponseTopic:
     with_bits = request.body.include_topic_authorized_operations
     bits = authorized_operations(services, request, ResourceType.TOPIC, topic.name) if with_bits else OPERATIONS_NOT_ASKED
-    return MetadataResponseTopic(
+    return metadata.MetadataResponseTopic(
         error_code=ErrorCode.NONE,
         name=topic.name,
         topic_id=topic.topic_id,
-        is_internal=topic.is_internal,
+        is_internal=topic.name in INTERNAL_TOPICS,
         partitions=tuple(map(_metadata_partition, topic.partitions)),
         topic_authorized_operations=bits,
     )
 
 
-def _metadata_partition(partition: PartitionState) -> MetadataResponsePartition:
-    return MetadataResponsePartition(
+def _metadata_partition(partition: PartitionState) -> metadata.MetadataResponsePartition:
+    return metadata.MetadataResponsePartition(
         error_code=ErrorCode.LEADER_NOT_AVAILABLE if partition.leader == NO_LEADER else ErrorCode.NONE,
         partition_index=partition.index,
         leader_id=partition.leader,
@@ -194,7 +187,7 @@ def handle_describe_cluster(services: BrokerServices, request: Request) -> Descr
         cluster_id=services.cluster.cluster_id,
         controller_id=services.cluster.controller_id(),
         brokers=tuple(
-            DescribeClusterBroker(each.node_id, *each.endpoint(listener), each.rack, not each.is_up) for each in listed
+            DescribeClusterBroker(each.node_id, *each.advertised[listener], each.rack, not each.is_up) for each in listed
         ),
         cluster_authorized_operations=cluster_operations(services, request, asked=body.include_cluster_authorized_operations),
     )
@@ -213,11 +206,7 @@ def handle_find_coordinator(services: BrokerServices, request: Request) -> FindC
         return FindCoordinatorResponse(coordinators=tuple(_coordinator(services, request, key) for key in body.coordinator_keys))
     found = _coordinator(services, request, body.key)
     return FindCoordinatorResponse(
-        error_code=found.error_code,
-        error_message=found.error_message,
-        node_id=found.node_id,
-        host=found.host,
-        port=found.port,
+        error_code=found.error_code, error_message=found.error_message, node_id=found.node_id, host=found.host, port=found.port
     )
 
 
@@ -225,9 +214,9 @@ def _coordinator(services: BrokerServices, request: Request, key: str) -> Coordi
     key_type = request.body.key_type
     try:
         if key_type == _GROUP_KEY:
-            check_group_right(services, request, AclOperation.DESCRIBE, key)
+            check_right(services, request, AclOperation.DESCRIBE, ResourceType.GROUP, key)
         elif key_type == _TRANSACTION_KEY:
-            check_transactional_id(services, request, AclOperation.DESCRIBE, key)
+            check_right(services, request, AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, key)
         kind = _COORDINATOR_TYPES.get(key_type)
         if kind is None:
             raise ApiException(ErrorCode.INVALID_REQUEST, f"There is no coordinator of type {key_type}.")
@@ -237,6 +226,19 @@ def _coordinator(services: BrokerServices, request: Request, key: str) -> Coordi
             raise ApiException(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator is not available.")
     except ApiException as error:
         return Coordinator(key, -1, "", -1, error.code, error.message or error.code.name)
-    host, port = broker.endpoint(request.listener.name)
+    host, port = broker.advertised[request.listener.name]
     # Kafka returns "NONE" here in v1 to v3; Java's clients read only the code.
     return Coordinator(key, node, host, port, ErrorCode.NONE, None)
+
+
+def handle_get_telemetry_subscriptions(services: BrokerServices, request: Request) -> GetTelemetrySubscriptionsResponse:
+    manager = services.config.client_metrics
+    assert manager is not None
+    return manager.subscription(request.body)
+
+
+def handle_push_telemetry(services: BrokerServices, request: Request) -> PushTelemetryResponse:
+    manager = services.config.client_metrics
+    assert manager is not None
+    manager.push(request.body, request.header.client_id)
+    return PushTelemetryResponse()

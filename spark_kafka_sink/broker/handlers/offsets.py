@@ -10,10 +10,8 @@ from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_services import BrokerServices
 from spark_kafka_sink.broker.cluster.metadata_image import MetadataImage
 from spark_kafka_sink.broker.group.committed_offsets import Codes, Committer, Offsets, TransactionalProducer
-from spark_kafka_sink.broker.group.group_log import client_code
-from spark_kafka_sink.broker.group.offsets import NO_EXPIRY, OffsetAndMetadata
-from spark_kafka_sink.broker.handlers.auth_helper import check_group_right, check_transactional_id, is_allowed
-from spark_kafka_sink.broker.handlers.common import deferred_response
+from spark_kafka_sink.broker.group.group_log import NO_EXPIRY, OffsetAndMetadata, client_code
+from spark_kafka_sink.broker.handlers.common import check_right, deferred_response, is_allowed
 from spark_kafka_sink.broker.handlers.groups import check_coordinator, check_group, offsets_partition
 from spark_kafka_sink.broker.log.log_types import NO_SEQUENCE, TopicPartition
 from spark_kafka_sink.broker.log.producer_state import VerificationGuard
@@ -22,29 +20,9 @@ from spark_kafka_sink.broker.transaction.add_partitions_to_txn_manager import (
     Failures,
     Guards,
     TransactionSupportedOperation,
-    operation_of_txn_offset_commit,
+    operation_of,
 )
-from spark_kafka_sink.protocol.apis.group_offsets import (
-    OffsetCommitRequest,
-    OffsetCommitRequestTopic,
-    OffsetCommitResponse,
-    OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
-    OffsetDeleteRequest,
-    OffsetDeleteResponse,
-    OffsetDeleteResponsePartition,
-    OffsetDeleteResponseTopic,
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopic,
-    OffsetFetchRequestTopics,
-    OffsetFetchResponse,
-    OffsetFetchResponseGroup,
-    OffsetFetchResponsePartition,
-    OffsetFetchResponsePartitions,
-    OffsetFetchResponseTopic,
-    OffsetFetchResponseTopics,
-)
+from spark_kafka_sink.protocol.apis import group_offsets as api
 from spark_kafka_sink.protocol.apis.transactions import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestTopic,
@@ -56,7 +34,7 @@ from spark_kafka_sink.protocol.error_codes import ErrorCode
 
 T = TypeVar("T")
 
-_CommittedTopics: TypeAlias = Sequence[OffsetCommitRequestTopic] | Sequence[TxnOffsetCommitRequestTopic]
+_CommittedTopics: TypeAlias = Sequence[api.OffsetCommitRequestTopic] | Sequence[TxnOffsetCommitRequestTopic]
 
 
 def _offsets_of(topics: _CommittedTopics, now_ms: int, expire_timestamp_ms: int = NO_EXPIRY) -> Offsets:
@@ -76,7 +54,6 @@ def _offsets_of(topics: _CommittedTopics, now_ms: int, expire_timestamp_ms: int 
 def _refused_topics(
     services: BrokerServices, request: Request, operation: AclOperation, topics: Iterable[str], *, logged: bool = True
 ) -> frozenset[str]:
-    """Returns the topics on which the client may not perform the operation."""
     if services.authorizer is None:
         return frozenset()
     return frozenset(
@@ -122,9 +99,9 @@ def _by_topic(
 _DEFAULT_RETENTION: Final = -1
 
 
-def handle_offset_commit(services: BrokerServices, request: Request) -> OffsetCommitResponse:
-    body: OffsetCommitRequest = request.body
-    check_group_right(services, request, AclOperation.READ, body.group_id)
+def handle_offset_commit(services: BrokerServices, request: Request) -> api.OffsetCommitResponse:
+    body: api.OffsetCommitRequest = request.body
+    check_right(services, request, AclOperation.READ, ResourceType.GROUP, body.group_id)
     refused = _refused_topics(services, request, AclOperation.READ, (topic.name for topic in body.topics))
     by = Committer(body.group_id, body.generation_id_or_member_epoch, body.member_id, body.group_instance_id)
 
@@ -137,8 +114,8 @@ def handle_offset_commit(services: BrokerServices, request: Request) -> OffsetCo
     given = _offsets_of(body.topics, now_ms, NO_EXPIRY if keep_ms == _DEFAULT_RETENTION else now_ms + keep_ms)
     offsets, unauthorized = _without(given, refused)
     codes = {**_committed(services, offsets, commit), **unauthorized}
-    topics = _by_topic(body.topics, codes, OffsetCommitResponseTopic, OffsetCommitResponsePartition)
-    return OffsetCommitResponse(topics=topics)
+    topics = _by_topic(body.topics, codes, api.OffsetCommitResponseTopic, api.OffsetCommitResponsePartition)
+    return api.OffsetCommitResponse(topics=topics)
 
 
 def handle_txn_offset_commit(services: BrokerServices, request: Request) -> TxnOffsetCommitResponse | None:
@@ -147,13 +124,13 @@ def handle_txn_offset_commit(services: BrokerServices, request: Request) -> TxnO
     The transaction's coordinator must know the group's partition first. From v5 on it adds the partition itself (KIP-890).
     """
     body: TxnOffsetCommitRequest = request.body
-    check_transactional_id(services, request, AclOperation.WRITE, body.transactional_id)
-    check_group_right(services, request, AclOperation.READ, body.group_id)
+    check_right(services, request, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, body.transactional_id)
+    check_right(services, request, AclOperation.READ, ResourceType.GROUP, body.group_id)
     unreadable = _refused_topics(services, request, AclOperation.READ, (topic.name for topic in body.topics))
     offsets, unauthorized = _without(_offsets_of(body.topics, services.wall_ms()), unreadable)
     if not _existing(services.cluster.image, offsets):
         return _txn_response(body, unauthorized)
-    operation = operation_of_txn_offset_commit(request.version)
+    operation = operation_of(request.version, generic_since=4)
     guards: dict[tuple[str, int], VerificationGuard] = {}
 
     def begin() -> Guards:
@@ -202,42 +179,42 @@ def _txn_response(body: TxnOffsetCommitRequest, codes: Codes) -> TxnOffsetCommit
 
 _FIRST_WITH_SEVERAL_GROUPS: Final = 8
 
-_FetchedTopics: TypeAlias = Sequence[OffsetFetchRequestTopic] | Sequence[OffsetFetchRequestTopics] | None
+_FetchedTopics: TypeAlias = Sequence[api.OffsetFetchRequestTopic] | Sequence[api.OffsetFetchRequestTopics] | None
 """The requested partitions; None: all that the group has an offset for."""
 
 _Fetched: TypeAlias = Mapping[str, list[tuple[int, int, int, str, ErrorCode]]]
 """Results by topic: partition, offset, leader epoch, metadata, error code."""
 
 
-def handle_offset_fetch(services: BrokerServices, request: Request) -> OffsetFetchResponse:
+def handle_offset_fetch(services: BrokerServices, request: Request) -> api.OffsetFetchResponse:
     """Returns offsets, from v8 on for several groups at once (KIP-709)."""
-    body: OffsetFetchRequest = request.body
+    body: api.OffsetFetchRequest = request.body
     if request.version >= _FIRST_WITH_SEVERAL_GROUPS:
-        return OffsetFetchResponse(groups=tuple(_group(services, request, group) for group in body.groups))
+        return api.OffsetFetchResponse(groups=tuple(_group(services, request, group) for group in body.groups))
     fetched = _fetched(services, request, body.group_id, body.topics)
-    return OffsetFetchResponse(
+    return api.OffsetFetchResponse(
         topics=tuple(
-            OffsetFetchResponseTopic(topic, tuple(OffsetFetchResponsePartition(*fields) for fields in partitions))
+            api.OffsetFetchResponseTopic(topic, tuple(api.OffsetFetchResponsePartition(*fields) for fields in partitions))
             for topic, partitions in fetched.items()
         )
     )
 
 
-def _group(services: BrokerServices, request: Request, group: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+def _group(services: BrokerServices, request: Request, group: api.OffsetFetchRequestGroup) -> api.OffsetFetchResponseGroup:
     try:
         fetched = _fetched(services, request, group.group_id, group.topics)
     except ApiException as error:
-        return OffsetFetchResponseGroup(group.group_id, error_code=error.code)
+        return api.OffsetFetchResponseGroup(group.group_id, error_code=error.code)
     topics = tuple(
-        OffsetFetchResponseTopics(topic, tuple(OffsetFetchResponsePartitions(*fields) for fields in partitions))
+        api.OffsetFetchResponseTopics(topic, tuple(api.OffsetFetchResponsePartitions(*fields) for fields in partitions))
         for topic, partitions in fetched.items()
     )
-    return OffsetFetchResponseGroup(group.group_id, topics)
+    return api.OffsetFetchResponseGroup(group.group_id, topics)
 
 
 def _fetched(services: BrokerServices, request: Request, group_id: str, topics: _FetchedTopics) -> _Fetched:
     describe = AclOperation.DESCRIBE
-    check_group_right(services, request, describe, group_id)
+    check_right(services, request, describe, ResourceType.GROUP, group_id)
     check_coordinator(services, group_id)
     asked = None if topics is None else [TopicPartition(topic.name, one) for topic in topics for one in topic.partition_indexes]
     refused = _refused_topics(services, request, describe, (one.topic for one in asked or ()))
@@ -258,10 +235,10 @@ def _fetched(services: BrokerServices, request: Request, group_id: str, topics: 
     return by_topic
 
 
-def handle_offset_delete(services: BrokerServices, request: Request) -> OffsetDeleteResponse:
+def handle_offset_delete(services: BrokerServices, request: Request) -> api.OffsetDeleteResponse:
     """Deletes a group's offsets of some partitions (KIP-496)."""
-    body: OffsetDeleteRequest = request.body
-    check_group_right(services, request, AclOperation.DELETE, body.group_id)
+    body: api.OffsetDeleteRequest = request.body
+    check_right(services, request, AclOperation.DELETE, ResourceType.GROUP, body.group_id)
     refused = _refused_topics(services, request, AclOperation.READ, (topic.name for topic in body.topics))
     check_group(services, body.group_id)
     asked = [TopicPartition(topic.name, each.partition_index) for topic in body.topics for each in topic.partitions]
@@ -271,5 +248,5 @@ def handle_offset_delete(services: BrokerServices, request: Request) -> OffsetDe
         **services.group_coordinator.delete_offsets(body.group_id, existing),
         **dict.fromkeys((one for one in asked if one.topic in refused), ErrorCode.TOPIC_AUTHORIZATION_FAILED),
     }
-    topics = _by_topic(body.topics, codes, OffsetDeleteResponseTopic, OffsetDeleteResponsePartition)
-    return OffsetDeleteResponse(topics=topics)
+    topics = _by_topic(body.topics, codes, api.OffsetDeleteResponseTopic, api.OffsetDeleteResponsePartition)
+    return api.OffsetDeleteResponse(topics=topics)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spark_kafka_sink.broker.acl import AclOperation
+from spark_kafka_sink.broker.acl import AclOperation, ResourceType
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_services import BrokerServices
 from spark_kafka_sink.broker.cluster.metadata_image import INTERNAL_TOPICS
-from spark_kafka_sink.broker.handlers.auth_helper import check_topic, check_transactional_id
-from spark_kafka_sink.broker.handlers.common import current_leader, deferred_response, node_endpoints, topic_name
+from spark_kafka_sink.broker.handlers.common import check_right, current_leader, deferred_response, node_endpoints, topic_name
 from spark_kafka_sink.broker.log.batch import BatchHeader, read_header
 from spark_kafka_sink.broker.log.log_validator import only_batch
 from spark_kafka_sink.broker.log.producer_state import VerificationGuard
@@ -19,26 +18,18 @@ from spark_kafka_sink.broker.transaction.add_partitions_to_txn_manager import (
     Failures,
     Guards,
     TransactionSupportedOperation,
-    operation_of_produce,
+    operation_of,
     produce_error,
 )
-from spark_kafka_sink.protocol.apis.produce import (
-    BatchIndexAndErrorMessage,
-    PartitionProduceData,
-    PartitionProduceResponse,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-    TopicProduceResponse,
-)
+from spark_kafka_sink.protocol.apis import produce as api
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.wire_types import Buffer
 from spark_kafka_sink.records.batch_header import HEADER_SIZE
 from spark_kafka_sink.records.compression import Codec
 
 
-def handle_produce(services: BrokerServices, request: Request) -> ProduceResponse | None:
-    body: ProduceRequest = request.body
+def handle_produce(services: BrokerServices, request: Request) -> api.ProduceResponse | None:
+    body: api.ProduceRequest = request.body
     partitions = [
         _produce_partition(services, request, topic, each) for topic in body.topic_data for each in topic.partition_data
     ]
@@ -46,13 +37,13 @@ def handle_produce(services: BrokerServices, request: Request) -> ProduceRespons
     if any(each.header is not None and each.header.is_transactional for each in partitions):
         if body.transactional_id is None:
             raise ApiException(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-        check_transactional_id(services, request, AclOperation.WRITE, body.transactional_id)
+        check_right(services, request, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, body.transactional_id)
     headers = [header for each in partitions if (header := each.transactional_header) is not None]
     if body.transactional_id is None or not headers:
         return _appended(services, request, partitions)
     if len({(header.producer_id, header.producer_epoch) for header in headers}) > 1:
         raise ApiException(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "Transactional records contained more than one producer ID")
-    operation = operation_of_produce(request.version)
+    operation = operation_of(request.version, generic_since=11)
 
     def go_on(failures: Failures) -> None:
         for each in partitions:
@@ -94,8 +85,8 @@ def _guards(services: BrokerServices, partitions: Sequence[ProducePartition], op
     return {each.topic_partition: each.guard for each in partitions if each.guard is not None}
 
 
-def _appended(services: BrokerServices, request: Request, partitions: Sequence[ProducePartition]) -> ProduceResponse | None:
-    body: ProduceRequest = request.body
+def _appended(services: BrokerServices, request: Request, partitions: Sequence[ProducePartition]) -> api.ProduceResponse | None:
+    body: api.ProduceRequest = request.body
     answers = [each.append(services, body.acks) for each in partitions]
     if body.acks == 0:
         # Only a closed connection can tell a producer that expects no response to look for the leaders again.
@@ -106,13 +97,13 @@ def _appended(services: BrokerServices, request: Request, partitions: Sequence[P
         return None
     in_order = iter(answers)
     topics = tuple(
-        TopicProduceResponse(topic.name, topic.topic_id, tuple(next(in_order) for _ in topic.partition_data))
+        api.TopicProduceResponse(topic.name, topic.topic_id, tuple(next(in_order) for _ in topic.partition_data))
         for topic in body.topic_data
     )
     leaders = {
         each.current_leader.leader_id for topic in topics for each in topic.partition_responses if each.current_leader is not None
     }
-    return ProduceResponse(topics, node_endpoints=node_endpoints(services.cluster.image, leaders, request.listener))
+    return api.ProduceResponse(topics, node_endpoints=node_endpoints(services.cluster.image, leaders, request.listener))
 
 
 _ACKS = (-1, 0, 1)
@@ -158,7 +149,7 @@ class ProducePartition:
         header = self.header
         return header if header is not None and header.is_transactional and self.error is None else None
 
-    def append(self, services: BrokerServices, acks: int) -> PartitionProduceResponse:
+    def append(self, services: BrokerServices, acks: int) -> api.PartitionProduceResponse:
         if self.error is not None:
             return self._failed(services, self.error, self.error.message)
         try:
@@ -166,7 +157,7 @@ class ProducePartition:
         except ApiException as error:
             start = -1 if error.code in _WITHOUT_LOG_START else services.replica_manager.log_start_offset(*self.topic_partition)
             return self._failed(services, error, error.message if error.record_errors else None, start)
-        return PartitionProduceResponse(
+        return api.PartitionProduceResponse(
             index=self.index,
             error_code=ErrorCode.NONE,
             base_offset=info.base_offset,
@@ -176,22 +167,22 @@ class ProducePartition:
 
     def _failed(
         self, services: BrokerServices, error: ApiException, message: str | None, log_start_offset: int = -1
-    ) -> PartitionProduceResponse:
+    ) -> api.PartitionProduceResponse:
         """Returns an error. Kafka adds a message only for invalid records and for transactions that it cannot verify."""
         moved = error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
-        return PartitionProduceResponse(
+        return api.PartitionProduceResponse(
             index=self.index,
             error_code=error.code,
             base_offset=-1,
             log_start_offset=log_start_offset,
-            record_errors=tuple(BatchIndexAndErrorMessage(index, message) for index, message in error.record_errors),
+            record_errors=tuple(api.BatchIndexAndErrorMessage(index, message) for index, message in error.record_errors),
             error_message=message,
             current_leader=current_leader(services.cluster.image, self.topic, self.index) if moved else None,
         )
 
 
 def _produce_partition(
-    services: BrokerServices, request: Request, topic: TopicProduceData, partition: PartitionProduceData
+    services: BrokerServices, request: Request, topic: api.TopicProduceData, partition: api.PartitionProduceData
 ) -> ProducePartition:
     buffers = partition.records or (b"",)
     records = buffers[0] if len(buffers) == 1 else b"".join(buffers)
@@ -199,7 +190,7 @@ def _produce_partition(
     name = topic.name
     try:
         name = topic_name(services.cluster.image, topic.name, topic.topic_id, by_id=request.version >= _FIRST_BY_ID)
-        check_topic(services, request, AclOperation.WRITE, name)
+        check_right(services, request, AclOperation.WRITE, ResourceType.TOPIC, name)
         if services.cluster.image.partition(name, partition.index) is None:
             raise ApiException(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         _check(request, name, records, header)
@@ -210,7 +201,7 @@ def _produce_partition(
 
 def _check(request: Request, name: str, records: Buffer, header: BatchHeader | None) -> None:
     """Checks in Kafka's order: `ProduceRequest.validateRecords`, then `ReplicaManager.appendRecords`."""
-    body: ProduceRequest = request.body
+    body: api.ProduceRequest = request.body
     if header is None:
         raise ApiException(ErrorCode.INVALID_RECORD)
     only_batch(memoryview(records))

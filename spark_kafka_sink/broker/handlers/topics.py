@@ -10,38 +10,13 @@ from typing import Final
 from spark_kafka_sink.broker.acl import AclOperation, ResourceType
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_services import BrokerServices
-from spark_kafka_sink.broker.cluster.broker_settings import topic_values
 from spark_kafka_sink.broker.cluster.metadata_image import INTERNAL_TOPICS, MetadataImage, TopicState
 from spark_kafka_sink.broker.cluster.new_topics import DEFAULT, check_amount, check_given_counts
-from spark_kafka_sink.broker.handlers.auth_helper import TEXTS, check_cluster, check_topic, is_allowed
-from spark_kafka_sink.broker.handlers.common import check_is_controller, repeated
+from spark_kafka_sink.broker.handlers.common import TEXTS, check_cluster, check_is_controller, check_right, is_allowed, repeated
 from spark_kafka_sink.broker.network.request import Request
-from spark_kafka_sink.protocol.apis.cluster import (
-    DescribeLogDirsPartition,
-    DescribeLogDirsRequest,
-    DescribeLogDirsResponse,
-    DescribeLogDirsResult,
-    DescribeLogDirsTopic,
-)
-from spark_kafka_sink.protocol.apis.topics import (
-    CreatableTopic,
-    CreatableTopicConfigs,
-    CreatableTopicResult,
-    CreatePartitionsRequest,
-    CreatePartitionsResponse,
-    CreatePartitionsTopic,
-    CreatePartitionsTopicResult,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-    DeletableTopicResult,
-    DeleteRecordsPartitionResult,
-    DeleteRecordsRequest,
-    DeleteRecordsResponse,
-    DeleteRecordsTopicResult,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-    DeleteTopicState,
-)
+from spark_kafka_sink.broker.server_properties import topic_values
+from spark_kafka_sink.protocol.apis import cluster
+from spark_kafka_sink.protocol.apis import topics as api
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.wire_types import ZERO_UUID
 
@@ -49,9 +24,9 @@ CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
 """The name of the log of Kafka's controllers, so no topic can have it."""
 
 
-def handle_create_topics(services: BrokerServices, request: Request) -> CreateTopicsResponse:
+def handle_create_topics(services: BrokerServices, request: Request) -> api.CreateTopicsResponse:
     """Creates topics. They exist when the response is sent, so the request's timeout is not used."""
-    body: CreateTopicsRequest = request.body
+    body: api.CreateTopicsRequest = request.body
     check_is_controller(services)
     names = [topic.name for topic in body.topics]
     refused = dict.fromkeys(repeated(names), "Duplicate topic name.")
@@ -64,22 +39,22 @@ def handle_create_topics(services: BrokerServices, request: Request) -> CreateTo
     check_amount(sum(_partition_count(topic, services.config.num_partitions) for topic in topics))
     created = [_created(services, request, topic) for topic in topics]
     invalid, unauthorized = ErrorCode.INVALID_REQUEST, ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    failed = (CreatableTopicResult(name, error_code=invalid, error_message=text) for name, text in refused.items())
+    failed = (api.CreatableTopicResult(name, error_code=invalid, error_message=text) for name, text in refused.items())
     forbidden = (
-        CreatableTopicResult(topic.name, error_code=unauthorized, error_message="Authorization failed.")
+        api.CreatableTopicResult(topic.name, error_code=unauthorized, error_message="Authorization failed.")
         for topic in valid
         if topic not in topics
     )
-    return CreateTopicsResponse(topics=(*created, *failed, *forbidden))
+    return api.CreateTopicsResponse(topics=(*created, *failed, *forbidden))
 
 
-def _partition_count(topic: CreatableTopic, default: int) -> int:
+def _partition_count(topic: api.CreatableTopic, default: int) -> int:
     if topic.assignments:
         return len(topic.assignments)
     return default if topic.num_partitions == DEFAULT else max(0, topic.num_partitions)
 
 
-def _created(services: BrokerServices, request: Request, topic: CreatableTopic) -> CreatableTopicResult:
+def _created(services: BrokerServices, request: Request, topic: api.CreatableTopic) -> api.CreatableTopicResult:
     try:
         if not topic.assignments and services.config.release.is_2_1:  # KIP-464
             check_given_counts(topic.num_partitions, topic.replication_factor)
@@ -92,11 +67,11 @@ def _created(services: BrokerServices, request: Request, topic: CreatableTopic) 
             validate_only=request.body.validate_only,
         )
     except ApiException as error:
-        return CreatableTopicResult(topic.name, error_code=error.code, error_message=error.message)
+        return api.CreatableTopicResult(topic.name, error_code=error.code, error_message=error.message)
     if not is_allowed(services, request, AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic.name, logged=False):
         hidden = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        return CreatableTopicResult(created.name, created.topic_id, topic_config_error_code=hidden)
-    return CreatableTopicResult(
+        return api.CreatableTopicResult(created.name, created.topic_id, topic_config_error_code=hidden)
+    return api.CreatableTopicResult(
         created.name,
         created.topic_id,
         num_partitions=len(created.partitions),
@@ -105,11 +80,11 @@ def _created(services: BrokerServices, request: Request, topic: CreatableTopic) 
     )
 
 
-def _created_configs(services: BrokerServices, configs: Mapping[str, str]) -> tuple[CreatableTopicConfigs, ...]:
+def _created_configs(services: BrokerServices, configs: Mapping[str, str]) -> tuple[api.CreatableTopicConfigs, ...]:
     values = sorted(topic_values(services.config, configs), key=lambda each: each.key.name)
     # Returned as the client wrote them.
     return tuple(
-        CreatableTopicConfigs(each.key.name, configs.get(each.key.name, each.text), False, each.source) for each in values
+        api.CreatableTopicConfigs(each.key.name, configs.get(each.key.name, each.text), False, each.source) for each in values
     )
 
 
@@ -118,15 +93,17 @@ _UNKNOWN_NAME = "This server does not host this topic-partition."
 _UNKNOWN_ID = "This server does not host this topic ID."
 
 
-def handle_delete_topics(services: BrokerServices, request: Request) -> DeleteTopicsResponse:
+def handle_delete_topics(services: BrokerServices, request: Request) -> api.DeleteTopicsResponse:
     """Deletes topics by name or by id. As in Kafka, this includes internal topics (`ControllerApis.deleteTopics`)."""
-    body: DeleteTopicsRequest = request.body
+    body: api.DeleteTopicsRequest = request.body
     check_is_controller(services)
-    asked = body.topics if request.version >= 6 else [DeleteTopicState(name) for name in body.topic_names]
-    return DeleteTopicsResponse(responses=tuple(_deletions(services, request, asked)))
+    asked = body.topics if request.version >= 6 else [api.DeleteTopicState(name) for name in body.topic_names]
+    return api.DeleteTopicsResponse(responses=tuple(_deletions(services, request, asked)))
 
 
-def _deletions(services: BrokerServices, request: Request, asked: Sequence[DeleteTopicState]) -> Iterator[DeletableTopicResult]:
+def _deletions(
+    services: BrokerServices, request: Request, asked: Sequence[api.DeleteTopicState]
+) -> Iterator[api.DeletableTopicResult]:
     for state in asked:
         if state.name is None and state.topic_id == ZERO_UUID:
             yield _refused_deletion(None, ZERO_UUID, "Neither topic name nor id were specified.")
@@ -152,7 +129,7 @@ def _may_delete(services: BrokerServices, request: Request, topic: str, operatio
     return whole or is_allowed(services, request, operation, ResourceType.TOPIC, topic)
 
 
-def _forbidden_by_name(services: BrokerServices, request: Request, name: str) -> DeletableTopicResult | None:
+def _forbidden_by_name(services: BrokerServices, request: Request, name: str) -> api.DeletableTopicResult | None:
     """Returns the error for a topic that the client may not delete. Only clients that may describe it learn whether it exists."""
     exists = name in services.cluster.image.topics
     if _may_delete(services, request, name, AclOperation.DESCRIBE) and (
@@ -162,76 +139,78 @@ def _forbidden_by_name(services: BrokerServices, request: Request, name: str) ->
     return _forbidden_deletion(name, ZERO_UUID)
 
 
-def _forbidden_by_id(services: BrokerServices, request: Request, topic_id: uuid.UUID) -> DeletableTopicResult | None:
+def _forbidden_by_id(services: BrokerServices, request: Request, topic_id: uuid.UUID) -> api.DeletableTopicResult | None:
     name = services.cluster.image.names.get(topic_id)
     if name is None or _may_delete(services, request, name, AclOperation.DELETE):
         return None
     return _forbidden_deletion(name if _may_delete(services, request, name, AclOperation.DESCRIBE) else None, topic_id)
 
 
-def _forbidden_deletion(name: str | None, topic_id: uuid.UUID) -> DeletableTopicResult:
+def _forbidden_deletion(name: str | None, topic_id: uuid.UUID) -> api.DeletableTopicResult:
     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    return DeletableTopicResult(name, topic_id, code, TEXTS[code])
+    return api.DeletableTopicResult(name, topic_id, code, TEXTS[code])
 
 
-def _refused_deletion(name: str | None, topic_id: uuid.UUID, text: str) -> DeletableTopicResult:
-    return DeletableTopicResult(name, topic_id, ErrorCode.INVALID_REQUEST, text)
+def _refused_deletion(name: str | None, topic_id: uuid.UUID, text: str) -> api.DeletableTopicResult:
+    return api.DeletableTopicResult(name, topic_id, ErrorCode.INVALID_REQUEST, text)
 
 
-def _deleted_by_name(services: BrokerServices, image: MetadataImage, name: str, ids: Sequence[uuid.UUID]) -> DeletableTopicResult:
+def _deleted_by_name(
+    services: BrokerServices, image: MetadataImage, name: str, ids: Sequence[uuid.UUID]
+) -> api.DeletableTopicResult:
     topic = image.topics.get(name)
     if topic is None:
-        return DeletableTopicResult(name, ZERO_UUID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, _UNKNOWN_NAME)
+        return api.DeletableTopicResult(name, ZERO_UUID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, _UNKNOWN_NAME)
     if topic.topic_id in ids:
         return _refused_deletion(name, topic.topic_id, "The provided topic name maps to an ID that was already supplied.")
     return _deleted(services, name, topic.topic_id)
 
 
-def _deleted_by_id(services: BrokerServices, image: MetadataImage, topic_id: uuid.UUID) -> DeletableTopicResult:
+def _deleted_by_id(services: BrokerServices, image: MetadataImage, topic_id: uuid.UUID) -> api.DeletableTopicResult:
     name = image.names.get(topic_id)
     if name is None:
-        return DeletableTopicResult(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID, _UNKNOWN_ID)
+        return api.DeletableTopicResult(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID, _UNKNOWN_ID)
     return _deleted(services, name, topic_id)
 
 
-def _deleted(services: BrokerServices, name: str, topic_id: uuid.UUID) -> DeletableTopicResult:
+def _deleted(services: BrokerServices, name: str, topic_id: uuid.UUID) -> api.DeletableTopicResult:
     try:
         services.cluster.delete_topic(name, topic_id)
     except ApiException:  # it was deleted between the two lookups
-        return DeletableTopicResult(name, topic_id, ErrorCode.UNKNOWN_TOPIC_ID, _UNKNOWN_ID)
-    return DeletableTopicResult(name, topic_id)
+        return api.DeletableTopicResult(name, topic_id, ErrorCode.UNKNOWN_TOPIC_ID, _UNKNOWN_ID)
+    return api.DeletableTopicResult(name, topic_id)
 
 
-def handle_create_partitions(services: BrokerServices, request: Request) -> CreatePartitionsResponse:
-    body: CreatePartitionsRequest = request.body
+def handle_create_partitions(services: BrokerServices, request: Request) -> api.CreatePartitionsResponse:
+    body: api.CreatePartitionsRequest = request.body
     check_is_controller(services)
     twice = repeated(topic.name for topic in body.topics)
-    refused = [CreatePartitionsTopicResult(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name.") for name in twice]
+    refused = [api.CreatePartitionsTopicResult(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name.") for name in twice]
     extended = [_extended(services, request, topic) for topic in body.topics if topic.name not in twice]
-    return CreatePartitionsResponse(results=(*refused, *extended))
+    return api.CreatePartitionsResponse(results=(*refused, *extended))
 
 
-def _extended(services: BrokerServices, request: Request, topic: CreatePartitionsTopic) -> CreatePartitionsTopicResult:
+def _extended(services: BrokerServices, request: Request, topic: api.CreatePartitionsTopic) -> api.CreatePartitionsTopicResult:
     if not is_allowed(services, request, AclOperation.ALTER, ResourceType.TOPIC, topic.name):
-        return CreatePartitionsTopicResult(topic.name, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        return api.CreatePartitionsTopicResult(topic.name, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     assignments = None if topic.assignments is None else [assigned.broker_ids for assigned in topic.assignments]
     validate_only = request.body.validate_only
     try:
         services.cluster.create_partitions(topic.name, topic.count, assignments=assignments, validate_only=validate_only)
     except ApiException as error:
-        return CreatePartitionsTopicResult(topic.name, error.code, error.message)
-    return CreatePartitionsTopicResult(topic.name, ErrorCode.NONE)
+        return api.CreatePartitionsTopicResult(topic.name, error.code, error.message)
+    return api.CreatePartitionsTopicResult(topic.name, ErrorCode.NONE)
 
 
-def handle_delete_records(services: BrokerServices, request: Request) -> DeleteRecordsResponse:
-    body: DeleteRecordsRequest = request.body
+def handle_delete_records(services: BrokerServices, request: Request) -> api.DeleteRecordsResponse:
+    body: api.DeleteRecordsRequest = request.body
     asked: dict[str, dict[int, int]] = {}
     for topic in body.topics:
         # If a partition occurs twice, the last entry wins. The response lists each topic once.
         asked.setdefault(topic.name, {}).update({part.partition_index: part.offset for part in topic.partitions})
-    return DeleteRecordsResponse(
+    return api.DeleteRecordsResponse(
         topics=tuple(
-            DeleteRecordsTopicResult(
+            api.DeleteRecordsTopicResult(
                 name, tuple(_records_deleted(services, request, name, index, offset) for index, offset in parts.items())
             )
             for name, parts in asked.items()
@@ -241,12 +220,12 @@ def handle_delete_records(services: BrokerServices, request: Request) -> DeleteR
 
 def _records_deleted(
     services: BrokerServices, request: Request, topic: str, index: int, offset: int
-) -> DeleteRecordsPartitionResult:
+) -> api.DeleteRecordsPartitionResult:
     try:
-        check_topic(services, request, AclOperation.DELETE, topic)
-        return DeleteRecordsPartitionResult(index, _deleted_before(services, topic, index, offset), ErrorCode.NONE)
+        check_right(services, request, AclOperation.DELETE, ResourceType.TOPIC, topic)
+        return api.DeleteRecordsPartitionResult(index, _deleted_before(services, topic, index, offset), ErrorCode.NONE)
     except ApiException as error:
-        return DeleteRecordsPartitionResult(index, -1, error.code)
+        return api.DeleteRecordsPartitionResult(index, -1, error.code)
 
 
 def _deleted_before(services: BrokerServices, topic: str, index: int, offset: int) -> int:
@@ -264,27 +243,27 @@ IN_MEMORY: Final = ":memory:"
 """The path of a broker without a folder, whose volume has the size -1."""
 
 
-def handle_describe_log_dirs(services: BrokerServices, request: Request) -> DescribeLogDirsResponse:
+def handle_describe_log_dirs(services: BrokerServices, request: Request) -> cluster.DescribeLogDirsResponse:
     """Returns the sizes of the partitions with a replica on this broker (`ReplicaManager.describeLogDirs`)."""
-    body: DescribeLogDirsRequest = request.body
+    body: cluster.DescribeLogDirsRequest = request.body
     check_cluster(services, request, AclOperation.DESCRIBE)
     asked = None if body.topics is None else {(topic.topic, index) for topic in body.topics for index in topic.partitions}
     topics = services.cluster.image.topics.values()
-    described = (DescribeLogDirsTopic(topic.name, tuple(_log_dir_partitions(services, topic, asked))) for topic in topics)
+    described = (cluster.DescribeLogDirsTopic(topic.name, tuple(_log_dir_partitions(services, topic, asked))) for topic in topics)
     folder = services.config.data_dir
     path, total, usable = IN_MEMORY, -1, -1
     if folder is not None:
         usage = shutil.disk_usage(folder)
         path, total, usable = str(folder.absolute()), usage.total, usage.free
     sized = tuple(topic for topic in described if topic.partitions)
-    return DescribeLogDirsResponse(results=(DescribeLogDirsResult(ErrorCode.NONE, path, sized, total, usable),))
+    return cluster.DescribeLogDirsResponse(results=(cluster.DescribeLogDirsResult(ErrorCode.NONE, path, sized, total, usable),))
 
 
 def _log_dir_partitions(
     services: BrokerServices, topic: TopicState, asked: set[tuple[str, int]] | None
-) -> Iterator[DescribeLogDirsPartition]:
+) -> Iterator[cluster.DescribeLogDirsPartition]:
     for partition in topic.partitions:
         if services.node_id in partition.replicas and (asked is None or (topic.name, partition.index) in asked):
             size = services.replica_manager.log_size(topic.name, partition.index)
             if size is not None:
-                yield DescribeLogDirsPartition(partition.index, size, offset_lag=0)
+                yield cluster.DescribeLogDirsPartition(partition.index, size, offset_lag=0)

@@ -12,14 +12,7 @@ from spark_kafka_sink.broker.broker_services import BrokerServices
 from spark_kafka_sink.broker.cluster.cluster import CoordinatorType
 from spark_kafka_sink.broker.cluster.metadata_image import INTERNAL_TOPICS
 from spark_kafka_sink.broker.cluster.new_topics import check_name
-from spark_kafka_sink.broker.handlers.auth_helper import (
-    check_cluster,
-    check_group_right,
-    check_topic,
-    check_transactional_id,
-    is_allowed,
-    is_allowed_on_any,
-)
+from spark_kafka_sink.broker.handlers.common import check_cluster, check_right, is_allowed, is_allowed_on_any
 from spark_kafka_sink.broker.handlers.groups import offsets_partition
 from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.broker.transaction.transaction_metadata import (
@@ -31,31 +24,10 @@ from spark_kafka_sink.broker.transaction.transaction_metadata import (
     TransactionMetadata,
 )
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.apis import list_transactions, transactions
+from spark_kafka_sink.protocol.apis import list_transactions
+from spark_kafka_sink.protocol.apis import transactions as api
 from spark_kafka_sink.protocol.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from spark_kafka_sink.protocol.apis.list_transactions import ListTransactionsRequest, ListTransactionsResponse
-from spark_kafka_sink.protocol.apis.transactions import (
-    AddOffsetsToTxnRequest,
-    AddOffsetsToTxnResponse,
-    AddPartitionsToTxnPartitionResult,
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnResponse,
-    AddPartitionsToTxnResult,
-    AddPartitionsToTxnTopic,
-    AddPartitionsToTxnTopicResult,
-    AddPartitionsToTxnTransaction,
-    DescribeProducersRequest,
-    DescribeProducersResponse,
-    DescribeTransactionsRequest,
-    DescribeTransactionsResponse,
-    EndTxnRequest,
-    EndTxnResponse,
-    PartitionResponse,
-    ProducerState,
-    TopicData,
-    TopicRequest,
-    TopicResponse,
-)
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 
 KNOWS_PRODUCER_FENCED: Final[Mapping[ApiKey, int]] = {
@@ -84,7 +56,7 @@ def handle_init_producer_id(services: BrokerServices, request: Request) -> InitP
     """Gives an idempotent producer an id (any broker), or a transactional one a new epoch (its coordinator)."""
     body: InitProducerIdRequest = request.body
     if body.transactional_id is not None:
-        check_transactional_id(services, request, AclOperation.WRITE, body.transactional_id)
+        check_right(services, request, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, body.transactional_id)
     elif not is_allowed_on_any(services, request, AclOperation.WRITE, ResourceType.TOPIC):
         # A client that may write to any topic may be idempotent (KIP-679).
         check_cluster(services, request, AclOperation.IDEMPOTENT_WRITE)
@@ -108,27 +80,27 @@ _CodeOf = Callable[[str, int], ErrorCode]
 _FIRST_OF_BROKERS = 4
 
 
-def handle_add_partitions_to_txn(services: BrokerServices, request: Request) -> AddPartitionsToTxnResponse:
+def handle_add_partitions_to_txn(services: BrokerServices, request: Request) -> api.AddPartitionsToTxnResponse:
     """Adds partitions to one transaction for its producer (up to v3), or to several for brokers (from v4 on)."""
-    body: AddPartitionsToTxnRequest = request.body
+    body: api.AddPartitionsToTxnRequest = request.body
     if request.version >= _FIRST_OF_BROKERS:
         check_cluster(services, request, AclOperation.CLUSTER_ACTION)
         results = tuple(
-            AddPartitionsToTxnResult(each.transactional_id, _results(each.topics, _added(services, request, each)))
+            api.AddPartitionsToTxnResult(each.transactional_id, _results(each.topics, _added(services, request, each)))
             for each in body.transactions
         )
-        return AddPartitionsToTxnResponse(results_by_transaction=results)
-    check_transactional_id(services, request, AclOperation.WRITE, body.v3_and_below_transactional_id)
-    only = AddPartitionsToTxnTransaction(
+        return api.AddPartitionsToTxnResponse(results_by_transaction=results)
+    check_right(services, request, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, body.v3_and_below_transactional_id)
+    only = api.AddPartitionsToTxnTransaction(
         body.v3_and_below_transactional_id,
         body.v3_and_below_producer_id,
         body.v3_and_below_producer_epoch,
         topics=body.v3_and_below_topics,
     )
-    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(only.topics, _added(services, request, only)))
+    return api.AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(only.topics, _added(services, request, only)))
 
 
-def _added(services: BrokerServices, request: Request, transaction: AddPartitionsToTxnTransaction) -> _CodeOf:
+def _added(services: BrokerServices, request: Request, transaction: api.AddPartitionsToTxnTransaction) -> _CodeOf:
     """Returns a function that maps a topic and partition to its code."""
     partitions = [(topic.name, int(index)) for topic in transaction.topics for index in topic.partitions]
     refused = _refused(services, request, partitions)
@@ -165,22 +137,22 @@ def _refused(
     return refused
 
 
-def _results(topics: Sequence[AddPartitionsToTxnTopic], code: _CodeOf) -> tuple[AddPartitionsToTxnTopicResult, ...]:
+def _results(topics: Sequence[api.AddPartitionsToTxnTopic], code: _CodeOf) -> tuple[api.AddPartitionsToTxnTopicResult, ...]:
     return tuple(
-        AddPartitionsToTxnTopicResult(
+        api.AddPartitionsToTxnTopicResult(
             topic.name,
-            tuple(AddPartitionsToTxnPartitionResult(int(index), code(topic.name, int(index))) for index in topic.partitions),
+            tuple(api.AddPartitionsToTxnPartitionResult(int(index), code(topic.name, int(index))) for index in topic.partitions),
         )
         for topic in topics
     )
 
 
-def handle_add_offsets_to_txn(services: BrokerServices, request: Request) -> AddOffsetsToTxnResponse:
+def handle_add_offsets_to_txn(services: BrokerServices, request: Request) -> api.AddOffsetsToTxnResponse:
     """Adds the partition of `__consumer_offsets` with the group's offsets to the transaction."""
-    body: AddOffsetsToTxnRequest = request.body
+    body: api.AddOffsetsToTxnRequest = request.body
     try:
-        check_transactional_id(services, request, AclOperation.WRITE, body.transactional_id)
-        check_group_right(services, request, AclOperation.READ, body.group_id)
+        check_right(services, request, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, body.transactional_id)
+        check_right(services, request, AclOperation.READ, ResourceType.GROUP, body.group_id)
         services.transaction_coordinator.add_partitions(
             body.transactional_id,
             ProducerIdAndEpoch(body.producer_id, body.producer_epoch),
@@ -188,18 +160,18 @@ def handle_add_offsets_to_txn(services: BrokerServices, request: Request) -> Add
             is_coordinator=_is_coordinator(services, body.transactional_id),
         )
     except ApiException as error:
-        return AddOffsetsToTxnResponse(error_code=_as_understood(error.code, request))
-    return AddOffsetsToTxnResponse()
+        return api.AddOffsetsToTxnResponse(error_code=_as_understood(error.code, request))
+    return api.AddOffsetsToTxnResponse()
 
 
 _FIRST_OF_VERSION_2 = 5
 
 
-def handle_end_txn(services: BrokerServices, request: Request) -> EndTxnResponse:
+def handle_end_txn(services: BrokerServices, request: Request) -> api.EndTxnResponse:
     """Ends a transaction. The response is sent when the outcome is decided; the markers follow."""
-    body: EndTxnRequest = request.body
+    body: api.EndTxnRequest = request.body
     try:
-        check_transactional_id(services, request, AclOperation.WRITE, body.transactional_id)
+        check_right(services, request, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, body.transactional_id)
         renewed = services.transaction_coordinator.end_transaction(
             body.transactional_id,
             ProducerIdAndEpoch(body.producer_id, body.producer_epoch),
@@ -208,26 +180,26 @@ def handle_end_txn(services: BrokerServices, request: Request) -> EndTxnResponse
             is_coordinator=_is_coordinator(services, body.transactional_id),
         )
     except ApiException as error:
-        return EndTxnResponse(error_code=_as_understood(error.code, request))
-    return EndTxnResponse(producer_id=renewed.producer_id, producer_epoch=renewed.producer_epoch)
+        return api.EndTxnResponse(error_code=_as_understood(error.code, request))
+    return api.EndTxnResponse(producer_id=renewed.producer_id, producer_epoch=renewed.producer_epoch)
 
 
-def handle_describe_transactions(services: BrokerServices, request: Request) -> DescribeTransactionsResponse:
-    body: DescribeTransactionsRequest = request.body
+def handle_describe_transactions(services: BrokerServices, request: Request) -> api.DescribeTransactionsResponse:
+    body: api.DescribeTransactionsRequest = request.body
     states = tuple(_described_transaction(services, request, each) for each in body.transactional_ids)
-    return DescribeTransactionsResponse(transaction_states=states)
+    return api.DescribeTransactionsResponse(transaction_states=states)
 
 
-def _described_transaction(services: BrokerServices, request: Request, transactional_id: str) -> transactions.TransactionState:
+def _described_transaction(services: BrokerServices, request: Request, transactional_id: str) -> api.TransactionState:
     describe = AclOperation.DESCRIBE
     try:
-        check_transactional_id(services, request, describe, transactional_id)
+        check_right(services, request, describe, ResourceType.TRANSACTIONAL_ID, transactional_id)
         owns = _is_coordinator(services, transactional_id)
         known = services.transaction_coordinator.describe(transactional_id, is_coordinator=owns)
     except ApiException as error:
-        return transactions.TransactionState(error.code, transactional_id, "", 0, 0, 0, 0)
+        return api.TransactionState(error.code, transactional_id, "", 0, 0, 0, 0)
     by_topic = itertools.groupby(sorted(known.partitions), key=lambda each: each.topic)
-    return transactions.TransactionState(
+    return api.TransactionState(
         ErrorCode.NONE,
         transactional_id,
         known.state.state_name,
@@ -236,7 +208,7 @@ def _described_transaction(services: BrokerServices, request: Request, transacti
         known.producer_id,
         known.producer_epoch,
         tuple(
-            TopicData(topic, tuple(each.partition for each in of_topic))
+            api.TopicData(topic, tuple(each.partition for each in of_topic))
             for topic, of_topic in by_topic
             if is_allowed(services, request, describe, ResourceType.TOPIC, topic)
         ),
@@ -293,31 +265,33 @@ def _matcher(pattern: str) -> Callable[[str], bool]:
     return matches
 
 
-def handle_describe_producers(services: BrokerServices, request: Request) -> DescribeProducersResponse:
+def handle_describe_producers(services: BrokerServices, request: Request) -> api.DescribeProducersResponse:
     """Returns the recent producers of a partition, as its leader knows them (KIP-664)."""
-    body: DescribeProducersRequest = request.body
-    return DescribeProducersResponse(topics=tuple(_producers_of_topic(services, request, topic) for topic in body.topics))
+    body: api.DescribeProducersRequest = request.body
+    return api.DescribeProducersResponse(topics=tuple(_producers_of_topic(services, request, topic) for topic in body.topics))
 
 
-def _producers_of_topic(services: BrokerServices, request: Request, topic: TopicRequest) -> TopicResponse:
+def _producers_of_topic(services: BrokerServices, request: Request, topic: api.TopicRequest) -> api.TopicResponse:
     try:
         check_name(topic.name)
-        check_topic(services, request, AclOperation.READ, topic.name)
+        check_right(services, request, AclOperation.READ, ResourceType.TOPIC, topic.name)
         if topic.name not in services.cluster.image.topics:
             text = "This server does not host this topic-partition."
             raise ApiException(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
     except ApiException as error:
         code, message = error.code, error.message
-        return TopicResponse(topic.name, tuple(PartitionResponse(index, code, message) for index in topic.partition_indexes))
-    return TopicResponse(
+        return api.TopicResponse(
+            topic.name, tuple(api.PartitionResponse(index, code, message) for index in topic.partition_indexes)
+        )
+    return api.TopicResponse(
         topic.name, tuple(_producers_of_partition(services, topic.name, index) for index in topic.partition_indexes)
     )
 
 
-def _producers_of_partition(services: BrokerServices, topic: str, index: int) -> PartitionResponse:
+def _producers_of_partition(services: BrokerServices, topic: str, index: int) -> api.PartitionResponse:
     try:
         log = services.replica_manager.led(topic, index).log
     except ApiException as error:
-        return PartitionResponse(index, error.code, error.message)
-    producers = tuple(ProducerState(*producer) for producer in log.active_producers())
-    return PartitionResponse(index, ErrorCode.NONE, None, producers)
+        return api.PartitionResponse(index, error.code, error.message)
+    producers = tuple(api.ProducerState(*producer) for producer in log.active_producers())
+    return api.PartitionResponse(index, ErrorCode.NONE, None, producers)

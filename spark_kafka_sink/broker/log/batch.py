@@ -94,11 +94,6 @@ def is_valid(header: BatchHeader, batch: Buffer) -> bool:
     return crc32c(memoryview(batch)[UNCHECKED.size : header.size]) == header.crc
 
 
-def decrement_sequence(sequence: int, by: int) -> int:
-    """Implements Kafka's DefaultRecordBatch.decrementSequence."""
-    return (sequence - by) % (INT32_MAX + 1)
-
-
 _KEY = struct.Struct(">hh")  # version, type
 _VALUE = struct.Struct(">hi")  # version, coordinator epoch
 _ABORT, _COMMIT = 0, 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from enum import IntEnum
 from itertools import takewhile
 from operator import attrgetter
@@ -11,12 +11,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from spark_kafka_sink.broker.log.batch import BatchHeader
-from spark_kafka_sink.broker.log.leader_epoch_cache import LeaderEpochCache
-from spark_kafka_sink.broker.log.log_config import LogConfig
-from spark_kafka_sink.broker.log.log_files import SWAP_SUFFIX
-from spark_kafka_sink.broker.log.log_segment import BatchPosition, LogSegment
-from spark_kafka_sink.broker.log.log_types import AbortedTransaction, TimestampAndOffset
-from spark_kafka_sink.broker.log.segment_indexes import AbortedTxn
+from spark_kafka_sink.broker.log.log_files import SWAP_SUFFIX, LeaderEpochCache
+from spark_kafka_sink.broker.log.log_segment import AbortedTxn, BatchPosition, LogSegment
+from spark_kafka_sink.broker.log.log_types import AbortedTransaction, LogConfig, TimestampAndOffset
 from spark_kafka_sink.broker.log.segment_records import records_at
 from spark_kafka_sink.records.batch_header import NO_TIMESTAMP
 from spark_kafka_sink.records.compression import Buffer
@@ -24,58 +21,39 @@ from spark_kafka_sink.records.compression import Buffer
 _base_offset = attrgetter("base_offset")
 
 
-class LogSegments:
-    """The segments of a log. Guarded by the log's lock."""
-
-    def __init__(self, segments: Iterable[LogSegment] = ()) -> None:
-        self._segments = sorted(segments, key=_base_offset)
-
-    def __len__(self) -> int:
-        return len(self._segments)
-
-    def __iter__(self) -> Iterator[LogSegment]:
-        return iter(list(self._segments))
-
-    def __contains__(self, segment: object) -> bool:
-        return segment in self._segments
-
-    @property
-    def first(self) -> LogSegment:
-        return self._segments[0]
+class LogSegments(list[LogSegment]):
+    """The segments of a log, in the order of their offsets. Guarded by the log's lock."""
 
     @property
     def active(self) -> LogSegment:
         """The last segment, which is written to."""
-        return self._segments[-1]
+        return self[-1]
 
     @property
     def closed(self) -> list[LogSegment]:
         """All segments but the active one."""
-        return self._segments[:-1]
+        return self[:-1]
 
     @property
     def size(self) -> int:
-        return sum(segment.size for segment in self._segments)
+        return sum(segment.size for segment in self)
 
     def add(self, segment: LogSegment) -> None:
-        self._segments.insert(bisect_left(self._segments, segment.base_offset, key=_base_offset), segment)
-
-    def remove(self, segment: LogSegment) -> None:
-        self._segments.remove(segment)
+        self.insert(bisect_left(self, segment.base_offset, key=_base_offset), segment)
 
     def from_offset(self, offset: int) -> list[LogSegment]:
         """Returns the segment that would hold `offset`, and all after it."""
-        return self._segments[max(bisect_right(self._segments, offset, key=_base_offset) - 1, 0) :]
+        return self[max(bisect_right(self, offset, key=_base_offset) - 1, 0) :]
 
     def is_behind(self, offset: int, end: int) -> bool:
         """Returns whether `offset` is in an older segment than `end` (LogOffsetMetadata.onOlderSegment)."""
-        place, end_place = (bisect_right(self._segments, at, key=_base_offset) for at in (offset, end))
+        place, end_place = (bisect_right(self, at, key=_base_offset) for at in (offset, end))
         return place < end_place
 
     def end_of(self, segment: LogSegment, log_end_offset: int) -> int:
         """Returns the offset at which the next segment starts."""
-        after = bisect_right(self._segments, segment.base_offset, key=_base_offset)
-        return self._segments[after].base_offset if after < len(self._segments) else log_end_offset
+        after = bisect_right(self, segment.base_offset, key=_base_offset)
+        return self[after].base_offset if after < len(self) else log_end_offset
 
 
 def deletable_segments(segments: LogSegments, config: LogConfig, log_start_offset: int, now_ms: int) -> list[LogSegment]:
@@ -85,7 +63,7 @@ def deletable_segments(segments: LogSegments, config: LogConfig, log_start_offse
     empty. The oldest segments go first, and one that must stay keeps all after it.
     """
     doomed = segments_before(segments, log_start_offset)
-    left = list(segments)[len(doomed) :]
+    left = segments[len(doomed) :]
     size = sum(segment.size for segment in left)
     while config.delete and left and (len(left) > 1 or left[0].size > 0):
         size -= left[0].size
@@ -109,13 +87,6 @@ def old_segments(segments: LogSegments, end_offset: int, lag_ms: int, now_ms: in
     """
     left = [segment for segment in segments.closed if segments.end_of(segment, end_offset) <= end_offset]
     return left if lag_ms <= 0 else list(takewhile(lambda segment: now_ms - segment.largest_timestamp >= lag_ms, left))
-
-
-class LocalRead(NamedTuple):
-    """The result of a read. `upper_bound`: an offset after all records that were read."""
-
-    records: list[Buffer]
-    upper_bound: int
 
 
 class CleanableLog(NamedTuple):
@@ -152,9 +123,10 @@ class LocalLog:
         self.segments.add(fresh)
         return fresh
 
-    def read(self, offset: int, max_bytes: int, end_offset: int, min_one_batch: bool) -> LocalRead:
+    def read(self, offset: int, max_bytes: int, end_offset: int, min_one_batch: bool) -> tuple[list[Buffer], int]:
         """Reads from the batch with `offset`, within one segment and up to `end_offset`.
 
+        Also returns an offset after all records that were read.
         `min_one_batch`: returns the first batch even if it is larger than `max_bytes`. Otherwise returns nothing then; batches
         are never cut.
         """
@@ -169,8 +141,8 @@ class LocalLog:
             if size < place.header.size:
                 break
             following = segment.offset_index.first_at_or_behind(place.position + size)
-            return LocalRead(segment.records.read(place.position, size), segment_end if following is None else following)
-        return LocalRead([], 0)
+            return segment.records.read(place.position, size), segment_end if following is None else following
+        return [], 0
 
     def collect_aborted(self, offset: int, upper_bound: int) -> list[AbortedTransaction]:
         """Returns all aborted transactions with records between the two offsets."""
@@ -179,9 +151,6 @@ class LocalLog:
             if segment.txn_index.collect(offset, upper_bound, found):
                 break
         return found
-
-    def all_aborted(self) -> list[AbortedTxn]:
-        return [aborted for segment in self.segments for aborted in segment.txn_index.all()]
 
     def replace_segments(self, old: list[LogSegment], cleaned: LogSegment) -> bool:
         """Renames the files of `cleaned` to the names of the first segment in `old`.
@@ -199,11 +168,6 @@ class LocalLog:
         self.segments.add(cleaned)
         cleaned.become_inactive()
         return True
-
-    def delete_segments(self, doomed: Iterable[LogSegment]) -> None:
-        for segment in doomed:
-            self.segments.remove(segment)
-            segment.delete()
 
 
 class ListOffsetsTimestamp(IntEnum):
@@ -238,7 +202,7 @@ def find_offset(local: LocalLog, epochs: LeaderEpochCache, log_start_offset: int
         if segment.largest_timestamp >= timestamp:
             # FileRecords.searchForTimestamp, from the earliest possible position in the time index.
             start = max(segment.time_index.lookup(timestamp).offset, log_start_offset)
-            for position, header in segment.records.headers(segment.offset_index.lookup(start).position):
+            for position, header in segment.records.headers(segment.offset_index.lookup(start)):
                 if header.max_timestamp >= timestamp and header.last_offset >= log_start_offset:
                     found = _in_batch(segment, BatchPosition(position, header), timestamp, log_start_offset)
                     if found is not None:

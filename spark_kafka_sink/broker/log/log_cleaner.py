@@ -10,9 +10,9 @@ from crc32c import crc32c
 
 from spark_kafka_sink.broker.log.batch import CODEC_MASK, BatchHeader
 from spark_kafka_sink.broker.log.local_log import CleanableLog
-from spark_kafka_sink.broker.log.log_config import LogConfig
 from spark_kafka_sink.broker.log.log_files import CLEANED_SUFFIX, storage_errors
 from spark_kafka_sink.broker.log.log_segment import LogSegment
+from spark_kafka_sink.broker.log.log_types import LogConfig
 from spark_kafka_sink.broker.log.unified_log import UnifiedLog
 from spark_kafka_sink.records.batch_header import HEADER_SIZE
 from spark_kafka_sink.records.compression import Buffer, Codec, compress, decompress
@@ -125,7 +125,7 @@ class _Cleaner:
         cleaned.append(header, segment.records.read(position, header.size))
         for aborted in self._log.aborted:
             if aborted.last_offset == header.base_offset:
-                cleaned.txn_index.append(aborted)
+                cleaned.txn_index.aborted.append(aborted)
 
     def _stays(self, record: Record) -> bool:
         if record.key is None or record.offset < self._last_offsets.get(record.key, record.offset):
@@ -140,7 +140,6 @@ class _Cleaner:
 
 
 def _records(segment: LogSegment, position: int, header: BatchHeader) -> Iterator[tuple[Record, bytes]]:
-    """Yields each record and its bytes."""
     data = b"".join(segment.records.read(position, header.size))
     plain = decompress(Codec(header.codec_id), memoryview(data)[HEADER_SIZE:], _VALIDATED)
     stamp = header.max_timestamp if header.is_log_append_time else None

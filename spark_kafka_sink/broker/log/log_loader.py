@@ -6,31 +6,14 @@ import logging
 import os
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
+from spark_kafka_sink.broker.log import log_files
 from spark_kafka_sink.broker.log.batch import BatchHeader, is_valid
-from spark_kafka_sink.broker.log.leader_epoch_cache import FILE_NAME, LeaderEpochCache
 from spark_kafka_sink.broker.log.local_log import LocalLog, LogSegments
-from spark_kafka_sink.broker.log.log_config import LogConfig
-from spark_kafka_sink.broker.log.log_files import (
-    CLEAN_SHUTDOWN,
-    CLEANED_SUFFIX,
-    LOG_START_OFFSET_CHECKPOINT,
-    LOG_SUFFIX,
-    RECOVERY_POINT_CHECKPOINT,
-    STRAY_FOLDER_SUFFIX,
-    SWAP_SUFFIX,
-    TEMPORARY_SUFFIX,
-    SegmentFiles,
-    offset_of,
-    read_offset_checkpoint,
-    read_topic_id,
-    renamed_away,
-    write_partition_metadata,
-)
 from spark_kafka_sink.broker.log.log_segment import LogSegment
-from spark_kafka_sink.broker.log.log_types import AppendOrigin
+from spark_kafka_sink.broker.log.log_types import AppendOrigin, LogConfig
 from spark_kafka_sink.broker.log.producer_state import NUM_BATCHES_TO_RETAIN, BatchMetadata, metadata_of
 from spark_kafka_sink.broker.log.producer_state_manager import ProducerSnapshots, ProducerStateManager
 from spark_kafka_sink.broker.log.segment_records import FileRecords, marker_at
@@ -41,12 +24,11 @@ logger = logging.getLogger(__name__)
 _TAIL = 8 * 1024 * 1024
 
 
-@dataclass(slots=True)
-class LoadedLog:
+class LoadedLog(NamedTuple):
     """The state from which UnifiedLog continues."""
 
     local: LocalLog
-    epochs: LeaderEpochCache
+    epochs: log_files.LeaderEpochCache
     snapshots: ProducerSnapshots
     log_start_offset: int
     recovery_point: int
@@ -56,12 +38,12 @@ def load_log(folder: Path | None, topic_id: uuid.UUID, state: ProducerStateManag
     """Loads a log from a folder, which may be empty or absent. None: an empty log in memory. Raises OSError."""
     if folder is None:
         segments = LogSegments([LogSegment.create(None, 0, config, now_ms)])
-        return LoadedLog(LocalLog(None, segments, 0), LeaderEpochCache(None), ProducerSnapshots(None), 0, 0)
-    if folder.exists() and read_topic_id(folder) not in (None, topic_id):
+        return LoadedLog(LocalLog(None, segments, 0), log_files.LeaderEpochCache(None), ProducerSnapshots(None), 0, 0)
+    if folder.exists() and log_files.read_topic_id(folder) not in (None, topic_id):
         # The log of an older topic with this name is kept, but moved aside like Kafka's stray logs.
-        renamed_away(folder, STRAY_FOLDER_SUFFIX)
+        log_files.renamed_away(folder, log_files.STRAY_FOLDER_SUFFIX)
     folder.mkdir(0o700, parents=True, exist_ok=True)
-    write_partition_metadata(folder, topic_id)
+    log_files.write_partition_metadata(folder, topic_id)
     return _LogLoader(folder, state, config, now_ms).load()
 
 
@@ -71,23 +53,23 @@ class _LogLoader:
         self._state = state
         self._config = config
         self._now_ms = now_ms
-        self._epochs = LeaderEpochCache(folder / FILE_NAME)
+        self._epochs = log_files.LeaderEpochCache(folder / log_files.LEADER_EPOCH_CHECKPOINT)
         self._snapshots = ProducerSnapshots(folder)
-        self._log_start = read_offset_checkpoint(folder / LOG_START_OFFSET_CHECKPOINT, 0)
-        self._recovery_point = read_offset_checkpoint(folder / RECOVERY_POINT_CHECKPOINT, 0)
+        self._log_start = log_files.read_offset_checkpoint(folder / log_files.LOG_START_OFFSET_CHECKPOINT, 0)
+        self._recovery_point = log_files.read_offset_checkpoint(folder / log_files.RECOVERY_POINT_CHECKPOINT, 0)
         # Deleted before anything else changes: a crash from here on is not a clean shutdown.
-        self._clean = (folder / CLEAN_SHUTDOWN).exists()
-        (folder / CLEAN_SHUTDOWN).unlink(missing_ok=True)
+        self._clean = (folder / log_files.CLEAN_SHUTDOWN).exists()
+        (folder / log_files.CLEAN_SHUTDOWN).unlink(missing_ok=True)
 
     def load(self) -> LoadedLog:
         for path in self._folder.iterdir():
-            if path.name.endswith((TEMPORARY_SUFFIX, CLEANED_SUFFIX)):
+            if path.name.endswith((log_files.TEMPORARY_SUFFIX, log_files.CLEANED_SUFFIX)):
                 path.unlink()
         _finish_swaps(self._folder)
-        offsets = [offset_of(path, LOG_SUFFIX) for path in self._folder.glob(f"*{LOG_SUFFIX}")]
+        offsets = [log_files.offset_of(path, log_files.LOG_SUFFIX) for path in self._folder.glob(f"*{log_files.LOG_SUFFIX}")]
         segments = []
         for base_offset in sorted(offset for offset in offsets if offset is not None):
-            files = SegmentFiles(self._folder, base_offset)
+            files = log_files.SegmentFiles(self._folder, base_offset)
             segments.append(LogSegment(base_offset, FileRecords(files.log), self._config, self._now_ms, files))
         log_end = self._recover(segments)
         if log_end < self._log_start:
@@ -123,7 +105,7 @@ class _LogLoader:
                     del segments[at + 1 :]
             elif segment.next_offset() > self._state.map_end_offset:
                 # Its indexes are right, but its producers are unknown.
-                start = segment.offset_index.lookup(self._state.map_end_offset).position
+                start = segment.offset_index.lookup(self._state.map_end_offset)
                 for position, header in segment.records.headers(start):
                     self._replay(segment, position, header, into_index=False)
         return segments[-1].next_offset() if segments else 0
@@ -210,13 +192,13 @@ class _LogLoader:
 
 def _finish_swaps(folder: Path) -> None:
     """Finishes a compaction that crashed (LocalLog.replace_segments), before the segments are loaded."""
-    for swapped in folder.glob(f"*{LOG_SUFFIX}{SWAP_SUFFIX}"):
-        target = swapped.with_name(swapped.name.removesuffix(SWAP_SUFFIX))
-        first = offset_of(target, LOG_SUFFIX)
+    for swapped in folder.glob(f"*{log_files.LOG_SUFFIX}{log_files.SWAP_SUFFIX}"):
+        target = swapped.with_name(swapped.name.removesuffix(log_files.SWAP_SUFFIX))
+        first = log_files.offset_of(target, log_files.LOG_SUFFIX)
         if first is not None:
             end = max((header.next_offset for _, header in FileRecords(swapped).headers()), default=first)
-            for other in folder.glob(f"*{LOG_SUFFIX}"):
-                offset = offset_of(other, LOG_SUFFIX)
+            for other in folder.glob(f"*{log_files.LOG_SUFFIX}"):
+                offset = log_files.offset_of(other, log_files.LOG_SUFFIX)
                 if offset is not None and first <= offset < max(end, first + 1):
-                    SegmentFiles(folder, offset).delete()
+                    log_files.SegmentFiles(folder, offset).delete()
             os.replace(swapped, target)

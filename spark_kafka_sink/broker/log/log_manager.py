@@ -1,4 +1,4 @@
-"""The logs of all partitions: they are opened and deleted with their topics, and maintained as configured."""
+"""The logs of all partitions, opened, maintained and deleted with their topics; and those that one broker leads."""
 
 from __future__ import annotations
 
@@ -6,19 +6,29 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.cluster.cluster import Cluster
-from spark_kafka_sink.broker.cluster.metadata_image import MetadataImage, TopicState
+from spark_kafka_sink.broker.cluster.metadata_image import MetadataImage, PartitionState, TopicState
 from spark_kafka_sink.broker.log.log_cleaner import maybe_compact
-from spark_kafka_sink.broker.log.log_config import log_config
 from spark_kafka_sink.broker.log.log_files import finish_deletions
-from spark_kafka_sink.broker.log.log_types import LogHooks, PartitionName, TopicPartition
+from spark_kafka_sink.broker.log.log_types import (
+    AppendOrigin,
+    LogAppendInfo,
+    LogHooks,
+    PartitionName,
+    TopicPartition,
+    log_config,
+)
+from spark_kafka_sink.broker.log.producer_state import VerificationGuard
 from spark_kafka_sink.broker.log.unified_log import UnifiedLog
+from spark_kafka_sink.broker.server_properties import effective_config
 from spark_kafka_sink.broker.timer import Timer
 from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.wire_types import Buffer
 
 logger = logging.getLogger(__name__)
 
@@ -79,9 +89,6 @@ class LogManager:
     def get(self, topic: str, index: int) -> UnifiedLog | None:
         return self._logs.get(TopicPartition(topic, index))
 
-    def logs(self) -> list[UnifiedLog]:
-        return list(self._logs.values())
-
     def _opened(self, topic: TopicState, index: int) -> UnifiedLog:
         data_dir = self._config.data_dir
         return UnifiedLog(
@@ -100,7 +107,9 @@ class LogManager:
     def _changed(self, before: MetadataImage, after: MetadataImage) -> None:
         logs = dict(self._logs)
         expected = {key: topic for topic, key in _keys(after)}
-        doomed = [logs.pop(key) for key in self._logs if key not in expected or _id(before, key[0]) != _id(after, key[0])]
+        doomed = [
+            logs.pop(key) for key, log in self._logs.items() if key not in expected or log.topic_id != expected[key].topic_id
+        ]
         logs.update(self._all_opened({key: topic for key, topic in expected.items() if key not in logs}))
         self._logs = logs
         for log in doomed:
@@ -138,7 +147,7 @@ class LogManager:
             due_s[task] = time.monotonic() + intervals_ms[task] / 1000
 
     def _run_on_all_logs(self, task: _Upkeep) -> None:
-        for log in self.logs():
+        for log in list(self._logs.values()):
             if self._stopped.is_set():
                 return
             try:
@@ -171,11 +180,6 @@ def _keys(image: MetadataImage) -> list[tuple[TopicState, TopicPartition]]:
     return [(topic, TopicPartition(topic.name, partition.index)) for topic, partition in image.partitions()]
 
 
-def _id(image: MetadataImage, name: str) -> object:
-    topic = image.topics.get(name)
-    return None if topic is None else topic.topic_id
-
-
 def _moved(before: MetadataImage, after: MetadataImage) -> list[TopicPartition]:
     """Returns the partitions that are gone or have another leader, so requests that wait for them must look for it."""
     return [
@@ -183,3 +187,71 @@ def _moved(before: MetadataImage, after: MetadataImage) -> list[TopicPartition]:
         for topic, partition in before.partitions()
         if (now := after.partition(topic.name, partition.index)) is None or now.leader_epoch != partition.leader_epoch
     ]
+
+
+NO_EPOCH = -1
+ALL_REPLICAS = -1
+
+
+@dataclass(frozen=True, slots=True)
+class LedPartition:
+    """A partition that this broker leads now."""
+
+    state: PartitionState
+    log: UnifiedLog
+
+
+class ReplicaManager:
+    """Reads and writes the partitions that one broker leads. It has no mutable state, so any thread may call it."""
+
+    def __init__(self, node_id: int, cluster: Cluster, logs: LogManager) -> None:
+        self._node_id = node_id
+        self._cluster = cluster
+        self._logs = logs
+
+    def led(self, topic: str, index: int, leader_epoch: int = NO_EPOCH) -> LedPartition:
+        """Returns a partition that this broker leads.
+
+        `leader_epoch` is the client's (KIP-320). If it is older or newer than the broker's, the call fails.
+
+        Raises:
+            ApiException: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH.
+        """
+        state = self._cluster.image.partition(topic, index)
+        if state is None:
+            raise ApiException(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        # The epoch is checked first, as in Kafka's `Partition.getLocalLog`: a client with an old epoch must refresh metadata
+        # anyway.
+        if leader_epoch not in (NO_EPOCH, state.leader_epoch):
+            older = leader_epoch < state.leader_epoch
+            raise ApiException(ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH)
+        if state.leader != self._node_id:
+            raise ApiException(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        log = self._logs.get(topic, index)
+        if log is None:  # it was deleted between the two lookups
+            raise ApiException(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return LedPartition(state, log)
+
+    def log_start_offset(self, topic: str, index: int) -> int:
+        """Returns the first offset, regardless of the leader; -1 if there is no such partition."""
+        log = self._logs.get(topic, index)
+        return -1 if log is None else log.log_start_offset
+
+    def log_size(self, topic: str, index: int) -> int | None:
+        """Returns the size in bytes, regardless of the leader; None if there is no such partition."""
+        log = self._logs.get(topic, index)
+        return None if log is None else log.size
+
+    def append(
+        self, topic: str, index: int, records: Buffer, acks: int, *, guard: VerificationGuard | None = None
+    ) -> LogAppendInfo:
+        """Appends a client's batch. Raises ApiException with an error of `led` or of the log, or NOT_ENOUGH_REPLICAS."""
+        led = self.led(topic, index)
+        state = self._cluster.image.topics.get(topic)
+        needed = 1
+        if state is not None and acks == ALL_REPLICAS:
+            needed = effective_config(self._cluster.config, state.configs, "min.insync.replicas")
+        if len(led.state.isr) < needed:
+            text = f"The size of the current ISR {set(led.state.isr)} is insufficient to satisfy the min.isr requirement."
+            raise ApiException(ErrorCode.NOT_ENOUGH_REPLICAS, text)
+        return led.log.append_as_leader(records, led.state.leader_epoch, origin=AppendOrigin.CLIENT, guard=guard)

@@ -1,18 +1,200 @@
-"""One segment: its records and its three indexes."""
+"""One segment: its records, and its indexes (Kafka's OffsetIndex, TimeIndex and TransactionIndex), written as a whole.
+
+Indexes and snapshots of producers are kept as files because a scan of the log at each start takes too long. A scan of 1 GB takes
+0.2 s with batches of 256 KB, but 1.2 to 1.8 s with 16 KB, 4 s with 8 KB and 12 to 24 s with 1 KB. Reading the files takes 1 to 70
+ms.
+"""
 
 from __future__ import annotations
 
+import struct
+from array import array
+from bisect import bisect_right
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from spark_kafka_sink.broker.log.batch import BatchHeader
-from spark_kafka_sink.broker.log.log_config import LogConfig
 from spark_kafka_sink.broker.log.log_files import SegmentFiles, write_whole
-from spark_kafka_sink.broker.log.segment_indexes import OffsetIndex, TimeIndex, TimestampOffset, TransactionIndex
+from spark_kafka_sink.broker.log.log_types import AbortedTransaction, LogConfig
 from spark_kafka_sink.broker.log.segment_records import FileRecords, MemoryRecords, SegmentRecords
+from spark_kafka_sink.options.option import INT32_MAX
 from spark_kafka_sink.records.batch_header import NO_TIMESTAMP
 from spark_kafka_sink.records.compression import Buffer
+
+_OFFSET_ENTRY_SIZE = 8
+_TIME_ENTRY = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
+_TXN_ENTRY = struct.Struct(">hqqqq")  # version, then AbortedTxn's fields
+_TXN_VERSION = 0
+
+
+class OffsetIndex:
+    """Positions by offset. Entry: int32 offset relative to the segment's first, int32 position.
+
+    Kafka maps the file. Here it is written when the segment is closed or flushed, and rebuilt from the log after a crash, as in
+    Kafka.
+    """
+
+    def __init__(self, base_offset: int, max_bytes: int) -> None:
+        self.base_offset = base_offset
+        self._max_entries = max_bytes // _OFFSET_ENTRY_SIZE
+        self._offsets = array("i")
+        self._positions = array("i")
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._offsets) >= self._max_entries
+
+    def can_hold(self, offset: int) -> bool:
+        """Returns whether the offset is near enough to the segment's first to fit into an entry."""
+        return 0 <= offset - self.base_offset <= INT32_MAX
+
+    def append(self, offset: int, position: int) -> None:
+        self._offsets.append(offset - self.base_offset)
+        self._positions.append(position)
+
+    def lookup(self, offset: int) -> int:
+        """Returns the position of the last entry up to `offset`, or the start of the segment."""
+        slot = bisect_right(self._offsets, min(offset - self.base_offset, INT32_MAX)) - 1
+        return self._positions[slot] if slot >= 0 else 0
+
+    def position_before(self, position: int) -> int:
+        """Returns the start of a batch at or before this byte, as near as the index knows one."""
+        slot = bisect_right(self._positions, position) - 1
+        return self._positions[slot] if slot >= 0 else 0
+
+    def first_at_or_behind(self, position: int) -> int | None:
+        """Returns the offset of the first entry at or after a byte (Kafka's fetchUpperBoundOffset)."""
+        slot = bisect_right(self._positions, position - 1)
+        return None if slot == len(self._positions) else self.base_offset + self._offsets[slot]
+
+    def clear(self) -> None:
+        del self._offsets[:]
+        del self._positions[:]
+
+    def to_bytes(self) -> bytes:
+        pairs = np.empty((len(self), 2), ">i4")
+        pairs[:, 0], pairs[:, 1] = self._offsets, self._positions
+        return pairs.tobytes()
+
+    def load(self, data: bytes, log_size: int) -> bool:
+        """Loads a file's content. Returns False if it cannot be this segment's index."""
+        if len(data) % _OFFSET_ENTRY_SIZE:
+            return False
+        pairs = np.frombuffer(data, ">i4").reshape(-1, 2)
+        if len(pairs) and (pairs.min() < 0 or (np.diff(pairs, axis=0) <= 0).any() or pairs[-1, 1] >= log_size):
+            return False
+        self._offsets = array("i", pairs[:, 0].astype("i4").tobytes())
+        self._positions = array("i", pairs[:, 1].astype("i4").tobytes())
+        return True
+
+
+class TimestampOffset(NamedTuple):
+    """An offset up to which no record has a later timestamp (ms); -1 if there is none."""
+
+    timestamp: int
+    offset: int
+
+
+class TimeIndex:
+    """Offsets by time. Entry: int64 timestamp, int32 offset relative to the segment's first; both grow."""
+
+    def __init__(self, base_offset: int, max_bytes: int) -> None:
+        self.base_offset = base_offset
+        self._max_entries = max_bytes // _TIME_ENTRY.itemsize
+        self._timestamps = array("q")
+        self._offsets = array("i")
+
+    def __len__(self) -> int:
+        return len(self._timestamps)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the index is full. One entry is reserved for closing the segment."""
+        return len(self) >= self._max_entries - 1
+
+    @property
+    def last_entry(self) -> TimestampOffset:
+        return self._entry(len(self) - 1) if self._timestamps else TimestampOffset(NO_TIMESTAMP, self.base_offset)
+
+    def maybe_append(self, entry: TimestampOffset) -> None:
+        """Appends the entry only if it is later than all others."""
+        if entry.timestamp > self.last_entry.timestamp:
+            self._timestamps.append(entry.timestamp)
+            self._offsets.append(entry.offset - self.base_offset)
+
+    def lookup(self, timestamp: int) -> TimestampOffset:
+        """Returns the last entry that is not later; without one, -1 and the segment's first offset."""
+        slot = bisect_right(self._timestamps, timestamp) - 1
+        return self._entry(slot) if slot >= 0 else TimestampOffset(NO_TIMESTAMP, self.base_offset)
+
+    def clear(self) -> None:
+        del self._timestamps[:]
+        del self._offsets[:]
+
+    def to_bytes(self) -> bytes:
+        entries = np.empty(len(self), _TIME_ENTRY)
+        entries["timestamp"], entries["offset"] = self._timestamps, self._offsets
+        return entries.tobytes()
+
+    def load(self, data: bytes) -> bool:
+        """Loads a file's content. Returns False if it cannot be this segment's index."""
+        if len(data) % _TIME_ENTRY.itemsize:
+            return False
+        entries: Any = np.frombuffer(data, _TIME_ENTRY)
+        if len(entries) and ((np.diff(entries["timestamp"]) <= 0).any() or entries["offset"].min() < 0):
+            return False
+        self._timestamps = array("q", entries["timestamp"].astype("i8").tobytes())
+        self._offsets = array("i", entries["offset"].astype("i4").tobytes())
+        return True
+
+    def _entry(self, slot: int) -> TimestampOffset:
+        return TimestampOffset(self._timestamps[slot], self.base_offset + self._offsets[slot])
+
+
+class AbortedTxn(NamedTuple):
+    """An aborted transaction. `last_offset` is its marker's; `last_stable_offset` is the log's after the marker was written."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+class TransactionIndex:
+    """An index of all aborted transactions whose marker is in the segment."""
+
+    def __init__(self, base_offset: int) -> None:
+        self.base_offset = base_offset
+        self.aborted: list[AbortedTxn] = []
+
+    def collect(self, fetch_offset: int, upper_bound: int, found: list[AbortedTransaction]) -> bool:
+        """Adds those with records between the two offsets. Returns whether no later segment can have more of them."""
+        for aborted in self.aborted:
+            if aborted.last_offset >= fetch_offset and aborted.first_offset < upper_bound:
+                found.append(AbortedTransaction(aborted.producer_id, aborted.first_offset))
+            if aborted.last_stable_offset >= upper_bound:
+                return True
+        return False
+
+    def to_bytes(self) -> bytes:
+        return b"".join(_TXN_ENTRY.pack(_TXN_VERSION, *aborted) for aborted in self.aborted)
+
+    def load(self, data: bytes) -> bool:
+        """Loads a file's content. Returns False if it cannot be this segment's index."""
+        if len(data) % _TXN_ENTRY.size:
+            return False
+        entries = list(_TXN_ENTRY.iter_unpack(data))
+        aborted = [AbortedTxn(*fields) for _, *fields in entries]
+        if any(version != _TXN_VERSION for version, *_ in entries) or any(txn.last_offset < self.base_offset for txn in aborted):
+            return False
+        self.aborted = aborted
+        return True
 
 
 class BatchPosition(NamedTuple):
@@ -90,7 +272,7 @@ class LogSegment:
 
     def find_batch(self, offset: int) -> BatchPosition | None:
         """Returns the first batch whose last offset is at or after `offset`."""
-        for position, header in self.records.headers(self.offset_index.lookup(offset).position):
+        for position, header in self.records.headers(self.offset_index.lookup(offset)):
             if header.last_offset >= offset:
                 return BatchPosition(position, header)
         return None
@@ -98,7 +280,7 @@ class LogSegment:
     def next_offset(self) -> int:
         """Returns the offset after the last record."""
         following = self.base_offset
-        for _, header in self.records.headers(self.offset_index.lookup(2**62).position):
+        for _, header in self.records.headers(self.offset_index.lookup(2**62)):
             following = header.next_offset
         return following
 
@@ -124,14 +306,14 @@ class LogSegment:
     def write_last_indexes(self) -> None:
         """Writes the indexes, complete enough to load the segment without its records."""
         self.time_index.maybe_append(self.max_timestamp)
-        self.write_indexes()
+        self._write_indexes()
 
-    def write_indexes(self) -> None:
+    def _write_indexes(self) -> None:
         if self.files is None:
             return
         write_whole(self.files.offset_index, self.offset_index.to_bytes())
         write_whole(self.files.time_index, self.time_index.to_bytes())
-        if len(self.txn_index):
+        if self.txn_index.aborted:
             write_whole(self.files.txn_index, self.txn_index.to_bytes())
 
     def load_indexes(self) -> bool:
@@ -154,7 +336,7 @@ class LogSegment:
         """Clears the indexes before they are rebuilt."""
         self.offset_index.clear()
         self.time_index.clear()
-        self.txn_index.clear()
+        self.txn_index.aborted.clear()
         self.max_timestamp = TimestampOffset(NO_TIMESTAMP, self.base_offset)
         self._bytes_since_index_entry = 0
 
@@ -166,7 +348,7 @@ class LogSegment:
 
     def flush(self) -> None:
         self.records.flush()
-        self.write_indexes()
+        self._write_indexes()
 
     def delete(self) -> None:
         self.records.delete()

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.log.batch import CODEC_MASK, LOG_APPEND_TIME, BatchHeader, is_valid, read_header
-from spark_kafka_sink.broker.log.log_config import LogConfig, TimestampType
-from spark_kafka_sink.broker.log.log_types import AppendOrigin
+from spark_kafka_sink.broker.log.log_types import AppendOrigin, LogConfig, TimestampType
 from spark_kafka_sink.errors import ProtocolError
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.records.batch_header import HEADER_SIZE, MAGIC, NO_TIMESTAMP, SIZE_BEFORE_LENGTH, UNCHECKED
@@ -180,7 +179,6 @@ def _in_order(plain: bytes, header: BatchHeader) -> bytes:
 
 
 def _compressed(header: BatchHeader, plain: bytes, codec: Codec, config: LogConfig) -> ValidBatch:
-    """Returns the batch compressed with the topic's codec."""
     payload = compress(codec, config.level_of(codec), [plain])
     attributes = header.attributes & ~CODEC_MASK | codec
     sized = header._replace(attributes=attributes, size=HEADER_SIZE + len(payload))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from spark_kafka_sink.broker.api_exception import ApiException
-from spark_kafka_sink.broker.log.batch import BatchHeader, EndTransactionMarker, decrement_sequence
+from spark_kafka_sink.broker.log.batch import BatchHeader, EndTransactionMarker
 from spark_kafka_sink.broker.log.log_types import NO_PRODUCER_EPOCH, NO_SEQUENCE, AppendOrigin
 from spark_kafka_sink.options.option import INT32_MAX
 from spark_kafka_sink.protocol.error_codes import ErrorCode
@@ -55,7 +55,8 @@ class BatchMetadata(NamedTuple):
 
     @property
     def first_seq(self) -> int:
-        return decrement_sequence(self.last_seq, self.offset_delta)
+        """The first sequence number (Kafka's DefaultRecordBatch.decrementSequence)."""
+        return (self.last_seq - self.offset_delta) % (INT32_MAX + 1)
 
     @property
     def first_offset(self) -> int:
@@ -90,11 +91,6 @@ class ProducerStateEntry:
     @property
     def last_offset_delta(self) -> int:
         return self.batches[-1].offset_delta if self.batches else 0
-
-    def without_batches(self) -> ProducerStateEntry:
-        return ProducerStateEntry(
-            self.producer_id, self.producer_epoch, self.coordinator_epoch, self.last_timestamp, self.current_txn_first_offset
-        )
 
     def move_to_epoch(self, epoch: int) -> None:
         """Forgets the batches of another epoch, which cannot be sent again."""
@@ -143,7 +139,10 @@ class ProducerAppendInfo:
     updated: ProducerStateEntry = field(init=False)
 
     def __post_init__(self) -> None:
-        self.updated = self.current.without_batches()
+        known = self.current
+        self.updated = ProducerStateEntry(
+            known.producer_id, known.producer_epoch, known.coordinator_epoch, known.last_timestamp, known.current_txn_first_offset
+        )
 
     @property
     def producer_id(self) -> int:

@@ -11,6 +11,7 @@ from crc32c import crc32c
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.log.batch import BatchHeader
 from spark_kafka_sink.broker.log.log_files import SNAPSHOT_SUFFIX, file_name, offset_of, write_whole
+from spark_kafka_sink.broker.log.log_segment import AbortedTxn, TransactionIndex
 from spark_kafka_sink.broker.log.log_types import ActiveProducer, AppendOrigin
 from spark_kafka_sink.broker.log.producer_state import (
     BatchMetadata,
@@ -20,7 +21,6 @@ from spark_kafka_sink.broker.log.producer_state import (
     VerificationGuard,
     VerificationStateEntry,
 )
-from spark_kafka_sink.broker.log.segment_indexes import AbortedTxn, TransactionIndex
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 
 
@@ -88,7 +88,8 @@ class ProducerStateManager:
             if completed.is_aborted and index is not None:
                 others = (first for first, owner in self._ongoing.items() if owner != completed.producer_id)
                 stable = next(others, completed.last_offset + 1)
-                index.append(AbortedTxn(completed.producer_id, completed.first_offset, completed.last_offset, stable))
+                aborted = AbortedTxn(completed.producer_id, completed.first_offset, completed.last_offset, stable)
+                index.aborted.append(aborted)
             self._ongoing.pop(completed.first_offset, None)
         self._see_unstable()
 

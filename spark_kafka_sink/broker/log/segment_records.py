@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import TypeAlias
 
 from spark_kafka_sink.broker.log.batch import BatchHeader, EndTransactionMarker, is_whole, parse_marker, read_header
 from spark_kafka_sink.records.batch_header import HEADER_SIZE
@@ -24,54 +24,23 @@ _MANY_BATCHES = 64
 _CHUNK = 8 * 1024
 
 
-class SegmentRecords(Protocol):
-    """The bytes of one segment. Guarded by the log's lock. File system errors are raised as OSError."""
-
-    @property
-    def size(self) -> int: ...
-
-    def append(self, buffers: Sequence[Buffer]) -> None:
-        """Appends one batch, all or nothing: after an OSError the size is unchanged."""
-
-    def read(self, position: int, size: int) -> list[Buffer]:
-        """Returns these bytes, or fewer at the end. Later changes do not affect them."""
-
-    def headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-        """Yields the headers of all complete batches from `position` on, each with its own position."""
-
-    def truncate_to(self, size: int) -> None: ...
-    def flush(self) -> None:
-        """Flushes to disk, so the bytes survive a power loss."""
-
-    def rename(self, path: Path) -> None: ...
-
-    def close(self) -> None:
-        """Ends the writes. Reads continue to work."""
-
-    def delete(self) -> None: ...
-
-
 class MemoryRecords:
-    """Records in memory. Each batch is copied once and returned without a copy."""
+    """Records in memory, with the methods of FileRecords. Each batch is copied once and returned without a copy."""
 
     def __init__(self) -> None:
         self._batches: list[bytes] = []
         self._positions: list[int] = []
-        self._size = 0
-
-    @property
-    def size(self) -> int:
-        return self._size
+        self.size = 0
 
     def append(self, buffers: Sequence[Buffer]) -> None:
         batch = b"".join(buffers)
         self._batches.append(batch)
-        self._positions.append(self._size)
-        self._size += len(batch)
+        self._positions.append(self.size)
+        self.size += len(batch)
 
     def read(self, position: int, size: int) -> list[Buffer]:
         found: list[Buffer] = []
-        end = min(position + size, self._size)
+        end = min(position + size, self.size)
         at = max(bisect_right(self._positions, position) - 1, 0)
         while position < end:
             start, batch = self._positions[at], self._batches[at]
@@ -92,7 +61,7 @@ class MemoryRecords:
     def truncate_to(self, size: int) -> None:
         kept = bisect_right(self._positions, size - 1)
         del self._batches[kept:], self._positions[kept:]
-        self._size = size
+        self.size = size
 
     def flush(self) -> None:
         """Does nothing: memory does not outlive the process."""
@@ -113,7 +82,9 @@ _kept_open = threading.Semaphore(10_000 if _soft_limit == resource.RLIM_INFINITY
 
 
 class FileRecords:
-    """Records in a file. Reads copy (pread), so later changes of the file do not affect them.
+    """Records in a file. Reads copy (pread), so later changes of the file do not affect them. Guarded by the log's lock.
+
+    File system errors are raised as OSError.
 
     Only the segment that is written to keeps its file open, from the first append on, and only up to a limit (`_kept_open`).
     Otherwise, a broker with some thousand segments would reach the usual limit of 1,024 open files. It could not even accept a
@@ -123,7 +94,7 @@ class FileRecords:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._fd = -1
-        self._size = path.stat().st_size if path.exists() else 0
+        self.size = path.stat().st_size if path.exists() else 0
 
     @classmethod
     def created(cls, path: Path) -> FileRecords:
@@ -131,21 +102,19 @@ class FileRecords:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))
         return cls(path)
 
-    @property
-    def size(self) -> int:
-        return self._size
-
     def append(self, buffers: Sequence[Buffer]) -> None:
+        """Appends one batch, all or nothing: after an OSError the size is unchanged."""
         with self._opened(os.O_RDWR | os.O_CREAT, keep=True) as fd:
             try:
-                written = _write_all(fd, buffers, self._size)
+                written = _write_all(fd, buffers, self.size)
             except OSError:
-                self.truncate_to(self._size)
+                self.truncate_to(self.size)
                 raise
-        self._size += written
+        self.size += written
 
     def read(self, position: int, size: int) -> list[Buffer]:
-        size = min(size, self._size - position)
+        """Returns these bytes, or fewer at the end."""
+        size = min(size, self.size - position)
         if size <= 0:
             return []
         with self._opened(os.O_RDONLY) as fd:
@@ -168,6 +137,7 @@ class FileRecords:
             os.close(fd)
 
     def headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+        """Yields the headers of all complete batches from `position` on, each with its own position."""
         start, data = position, b""
         while True:
             if position - start + HEADER_SIZE > len(data):
@@ -175,7 +145,7 @@ class FileRecords:
                 if len(data) < HEADER_SIZE:
                     return
             header = read_header(data, position - start)
-            if not is_whole(header, self._size - position):
+            if not is_whole(header, self.size - position):
                 return
             yield position, header
             position += header.size
@@ -186,9 +156,10 @@ class FileRecords:
             os.ftruncate(self._fd, size)
         elif self.path.exists():
             os.truncate(self.path, size)
-        self._size = size
+        self.size = size
 
     def flush(self) -> None:
+        """Flushes to disk, so the bytes survive a power loss."""
         if self._fd >= 0:
             os.fsync(self._fd)
         elif self.path.exists():
@@ -202,7 +173,7 @@ class FileRecords:
         self.path = path
 
     def close(self) -> None:
-        """Closes the file, which is opened again on demand."""
+        """Ends the writes. Reads open the file again."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -211,7 +182,10 @@ class FileRecords:
     def delete(self) -> None:
         self.close()
         self.path.unlink(missing_ok=True)
-        self._size = 0
+        self.size = 0
+
+
+SegmentRecords: TypeAlias = MemoryRecords | FileRecords
 
 
 def _write_all(fd: int, buffers: Sequence[Buffer], position: int) -> int:

@@ -9,10 +9,8 @@ from pathlib import Path
 
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.log.batch import BatchHeader, EndTransactionMarker
-from spark_kafka_sink.broker.log.leader_epoch_cache import EpochEntry
 from spark_kafka_sink.broker.log.local_log import CleanableLog, deletable_segments, find_offset, old_segments, segments_before
-from spark_kafka_sink.broker.log.log_config import LogConfig, TimestampType
-from spark_kafka_sink.broker.log.log_files import Checkpoints, delete_folder, storage_errors
+from spark_kafka_sink.broker.log.log_files import Checkpoints, EpochEntry, delete_folder, storage_errors
 from spark_kafka_sink.broker.log.log_loader import load_log
 from spark_kafka_sink.broker.log.log_segment import LogSegment
 from spark_kafka_sink.broker.log.log_types import (
@@ -21,9 +19,11 @@ from spark_kafka_sink.broker.log.log_types import (
     FetchDataInfo,
     IsolationLevel,
     LogAppendInfo,
+    LogConfig,
     LogHooks,
     PartitionName,
     TimestampAndOffset,
+    TimestampType,
 )
 from spark_kafka_sink.broker.log.log_validator import ValidBatch, validate
 from spark_kafka_sink.broker.log.producer_state import VerificationGuard
@@ -71,11 +71,7 @@ class UnifiedLog:
         self._state = ProducerStateManager(self.name, producer_expiration_ms, verify_transactions=verify_transactions)
         with storage_errors(self.name):
             loaded = load_log(folder, self.topic_id, self._state, config, hooks.wall_ms())
-        self._local = loaded.local
-        self._epochs = loaded.epochs
-        self._snapshots = loaded.snapshots
-        self._log_start_offset = loaded.log_start_offset
-        self._recovery_point = loaded.recovery_point
+        self._local, self._epochs, self._snapshots, self._log_start_offset, self._recovery_point = loaded
         self.first_dirty_offset = 0  # LogCleaner's: the part before it has been cleaned since the start
         self._checkpoints = Checkpoints(folder, self.topic, self.partition)
         self._lock = threading.Lock()
@@ -139,11 +135,7 @@ class UnifiedLog:
         now = self._hooks.wall_ms()
         record = NewRecord(marker.key(), marker.value(), timestamp=now)
         written = small_batch(
-            [record],
-            producer_id=marker.producer_id,
-            producer_epoch=marker.producer_epoch,
-            transactional=True,
-            control=True,
+            [record], producer_id=marker.producer_id, producer_epoch=marker.producer_epoch, transactional=True, control=True
         )
         batch = validate(written, self.config, AppendOrigin.COORDINATOR, now, self.name)
         with self._locked():
@@ -209,11 +201,11 @@ class UnifiedLog:
             if not self._log_start_offset <= offset <= self.log_end_offset:
                 there = f"{self._log_start_offset} to {self.log_end_offset}"
                 raise ApiException(ErrorCode.OFFSET_OUT_OF_RANGE, f"Offset {offset} for partition {self.name}, which has {there}")
-            found = self._local.read(offset, max_bytes, end, min_one_batch)
-            aborted = self._local.collect_aborted(offset, found.upper_bound) if committed else None
+            records, upper_bound = self._local.read(offset, max_bytes, end, min_one_batch)
+            aborted = self._local.collect_aborted(offset, upper_bound) if committed else None
             behind = offset < end and self._local.segments.is_behind(offset, end)
             stable = self.last_stable_offset
-            return FetchDataInfo(found.records, self.high_watermark, stable, self._log_start_offset, aborted, behind)
+            return FetchDataInfo(records, self.high_watermark, stable, self._log_start_offset, aborted, behind)
 
     def fetch_offset_by_timestamp(self, timestamp: int) -> TimestampAndOffset | None:
         """Returns the first record at or after a time (ms), or what a ListOffsetsTimestamp selects; None if there is none.
@@ -307,8 +299,10 @@ class UnifiedLog:
             self._roll()
         if doomed:
             self._move_start(segments.end_of(doomed[-1], self.log_end_offset))
-            self._local.delete_segments(doomed)
-            self._snapshots.delete_if(lambda offset: offset < segments.first.base_offset)
+            for segment in doomed:
+                segments.remove(segment)
+                segment.delete()
+            self._snapshots.delete_if(lambda offset: offset < segments[0].base_offset)
 
     def _move_start(self, offset: int) -> None:
         if offset > self._log_start_offset:
@@ -316,12 +310,8 @@ class UnifiedLog:
             self._log_start_offset = offset
             self._epochs.truncate_from_start(offset)
 
-    def flush(self) -> None:
-        """Flushes to disk, so all appended records survive a power loss."""
-        with self._locked():
-            self._flush()
-
     def _flush(self) -> None:
+        """Flushes to disk, so all appended records survive a power loss."""
         if self._recovery_point < self.log_end_offset:
             for segment in self._local.segments.from_offset(self._recovery_point):
                 segment.flush()
@@ -340,7 +330,8 @@ class UnifiedLog:
             segments = old_segments(self._local.segments, end, self.config.min_compaction_lag_ms, now_ms)
             end = self._local.segments.end_of(segments[-1], end) if segments else 0
             last_batches = {entry.producer_id: entry.last_data_offset for entry in self._state.entries()}
-            return CleanableLog(self.folder, segments, end, self._local.all_aborted(), last_batches)
+            aborted = [each for segment in self._local.segments for each in segment.txn_index.aborted]
+            return CleanableLog(self.folder, segments, end, aborted, last_batches)
 
     def replace_segments(self, old: list[LogSegment], cleaned: LogSegment) -> bool:
         """Replaces `old` with `cleaned`. Returns False if one of them is already gone."""

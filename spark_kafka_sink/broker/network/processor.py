@@ -15,11 +15,10 @@ from dataclasses import dataclass, field
 from enum import Flag, auto
 from typing import Final
 
-from spark_kafka_sink.broker.network.connection_quotas import ConnectionQuotas
-from spark_kafka_sink.broker.network.listener import Listener
+from spark_kafka_sink.broker.network.listener import ConnectionQuotas, Listener
 from spark_kafka_sink.broker.network.request import Request, Response, ResponseAction, Session, bare_sasl_token, decode
 from spark_kafka_sink.broker.network.request_channel import RequestChannel
-from spark_kafka_sink.broker.network.ssl_principal_mapper import NoMatchingRuleError, SslPrincipalMapper, distinguished_name
+from spark_kafka_sink.broker.network.tls import NoMatchingRuleError, SslPrincipalMapper, distinguished_name
 from spark_kafka_sink.errors import PeerError, ProtocolError
 from spark_kafka_sink.network.channel import Channel, PlainChannel
 from spark_kafka_sink.network.selector import Disconnected, Selector, monotonic_ms
@@ -310,7 +309,6 @@ class Processor:
             self._selector.unmute(connection.connection_id)
 
     def _finish(self, connection: Connection) -> None:
-        """Ends a request whose response is sent."""
         connection.request = connection.response = None
         if connection.is_limited and connection.session.is_authenticated:
             self._selector.limit_frames(connection.connection_id, self._parts.max_frame_size)
@@ -330,7 +328,6 @@ class Processor:
         self._forget(connection)
 
     def _forget(self, connection: Connection) -> None:
-        """Removes a connection that the selector has closed."""
         session = connection.session
         logger.debug("%s: the connection from %s:%d ended", self.thread.name, session.client_host, session.client_port)
         del self._connections[connection.connection_id]

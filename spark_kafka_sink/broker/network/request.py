@@ -171,7 +171,12 @@ class Request:
                 self._respond(Response(self, ResponseAction.SEND, buffers, announced=sum(map(len, buffers))))
 
     def answer_error(self, code: ErrorCode, message: str | None = None) -> None:
-        """Answers with this API's response in which everything has `code`. Closes the connection if there is none."""
+        """Answers with this API's response in which everything has `code`. Closes the connection if there is none.
+
+        If the handler failed after it had answered, the first response is kept.
+        """
+        if self.is_answered:
+            return
         body = error_response(self.api, self.version, self.body, code, message)
         if body is None:
             self.close_connection()

@@ -11,13 +11,14 @@ from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.log.producer_state import VerificationGuard
 from spark_kafka_sink.broker.timer import Timer
 from spark_kafka_sink.broker.transaction.transaction_coordinator import TransactionCoordinator
-from spark_kafka_sink.broker.transaction.transaction_metadata import (
-    TRANSACTION_VERSION_2,
-    ProducerIdAndEpoch,
-)
+from spark_kafka_sink.broker.transaction.transaction_metadata import TRANSACTION_VERSION_2, ProducerIdAndEpoch
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 
 logger = logging.getLogger(__name__)
+
+RETRY_BACKOFF_MS: Final = 20.0
+RETRY_BACKOFF_MAX_MS: Final = 100.0
+"""Kafka's `add.partitions.to.txn.retry.backoff.ms` and `...max.ms`."""
 
 Failures = Mapping[tuple[str, int], ErrorCode]
 """Partitions that must not be written, with the client's error code. Empty: continue."""
@@ -35,15 +36,7 @@ class TransactionSupportedOperation(Enum):
     ADD_PARTITION = "lets the broker add partitions"
 
 
-def operation_of_produce(version: int) -> TransactionSupportedOperation:
-    return _operation(version, generic_since=11)
-
-
-def operation_of_txn_offset_commit(version: int) -> TransactionSupportedOperation:
-    return _operation(version, generic_since=4)
-
-
-def _operation(version: int, generic_since: int) -> TransactionSupportedOperation:
+def operation_of(version: int, *, generic_since: int) -> TransactionSupportedOperation:
     if version < generic_since:
         return TransactionSupportedOperation.DEFAULT_ERROR
     is_generic = version == generic_since
@@ -74,22 +67,11 @@ class AddPartitionsToTxnManager:
     runs.
     """
 
-    def __init__(
-        self,
-        coordinator: TransactionCoordinator,
-        has_coordinator: Callable[[str], bool],
-        timer: Timer,
-        *,
-        retry_backoff_ms: float = 20.0,
-        retry_backoff_max_ms: float = 100.0,
-    ) -> None:
-        """Creates the manager. The times are Kafka's `add.partitions.to.txn.retry.backoff.ms` and `...max.ms`."""
+    def __init__(self, coordinator: TransactionCoordinator, has_coordinator: Callable[[str], bool], timer: Timer) -> None:
         self.delay_ms = 0.0  # a fault: the delay of each request's first verification
         self._coordinator = coordinator
         self._has_coordinator = has_coordinator
         self._timer = timer
-        self._retry_backoff_ms = retry_backoff_ms
-        self._retry_backoff_max_ms = retry_backoff_max_ms
 
     def add_or_verify(
         self,
@@ -136,7 +118,7 @@ class AddPartitionsToTxnManager:
         It raises what the first `begin` raises. An exception of a later call fails all partitions.
         """
 
-        deadline_ms = self._timer.now_ms() + self._retry_backoff_max_ms
+        deadline_ms = self._timer.now_ms() + RETRY_BACKOFF_MAX_MS
 
         def attempt(guards: Guards) -> None:
             while True:
@@ -145,7 +127,7 @@ class AddPartitionsToTxnManager:
                     self.add_or_verify(transactional_id, producer_id, producer_epoch, partitions, operation) if guards else {}
                 )
                 if ErrorCode.CONCURRENT_TRANSACTIONS in failures.values() and self._timer.now_ms() < deadline_ms:
-                    later(guards, self._retry_backoff_ms, lambda: attempt(begin()))
+                    later(guards, RETRY_BACKOFF_MS, lambda: attempt(begin()))
                     return
                 # However late it is: a marker may have ended the guards during the verification. This terminates, because the
                 # partitions now in the transaction get no marker other than the one that ends it.

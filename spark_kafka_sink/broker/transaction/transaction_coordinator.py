@@ -10,11 +10,7 @@ from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.coordinator_log import CoordinatorLog
 from spark_kafka_sink.broker.log.log_types import TopicPartition
 from spark_kafka_sink.broker.timer import Timer
-from spark_kafka_sink.broker.transaction.state_transitions import ended, initialized
-from spark_kafka_sink.broker.transaction.transaction_marker_channel_manager import (
-    MarkerRoute,
-    TransactionMarkerChannelManager,
-)
+from spark_kafka_sink.broker.transaction.transaction_marker_channel_manager import MarkerRoute, TransactionMarkerChannelManager
 from spark_kafka_sink.broker.transaction.transaction_metadata import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -22,6 +18,8 @@ from spark_kafka_sink.broker.transaction.transaction_metadata import (
     ProducerIdAndEpoch,
     TransactionMetadata,
     TransactionState,
+    ended,
+    initialized,
 )
 from spark_kafka_sink.broker.transaction.transaction_state_manager import TransactionSlot, TransactionStateManager
 from spark_kafka_sink.protocol.error_codes import ErrorCode

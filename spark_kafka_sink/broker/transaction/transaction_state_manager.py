@@ -20,14 +20,8 @@ from spark_kafka_sink.broker.transaction.transaction_metadata import (
     TransactionState,
 )
 from spark_kafka_sink.errors import ProtocolError, UnsupportedVersionError
+from spark_kafka_sink.protocol import internal_topics
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.internal_topics import (
-    TRANSACTION_LOG_KEY,
-    TRANSACTION_LOG_VALUE,
-    PartitionsSchema,
-    TransactionLogKey,
-    TransactionLogValue,
-)
 from spark_kafka_sink.protocol.wire_types import Buffer
 
 logger = logging.getLogger(__name__)
@@ -49,7 +43,7 @@ _STORED = IDLE | PENDING | {TransactionState.ONGOING}
 
 
 def key_of(transactional_id: str) -> bytes:
-    return TRANSACTION_LOG_KEY.encode(TransactionLogKey(transactional_id))
+    return internal_topics.TRANSACTION_LOG_KEY.encode(internal_topics.TransactionLogKey(transactional_id))
 
 
 def value_of(metadata: TransactionMetadata, transaction_version: int) -> bytes:
@@ -59,34 +53,29 @@ def value_of(metadata: TransactionMetadata, transaction_version: int) -> bytes:
     given to a producer whose epochs ran out. Here both are written.
     """
     by_topic = itertools.groupby(sorted(metadata.partitions), key=lambda each: each.topic)
-    value = TransactionLogValue(
+    value = internal_topics.TransactionLogValue(
         metadata.producer_id,
         metadata.producer_epoch,
         metadata.timeout_ms,
         metadata.state,
         None
         if metadata.state is TransactionState.EMPTY
-        else [PartitionsSchema(topic, [each.partition for each in partitions]) for topic, partitions in by_topic],
+        else [internal_topics.PartitionsSchema(topic, [each.partition for each in partitions]) for topic, partitions in by_topic],
         metadata.last_update_ms,
         metadata.start_ms,
         metadata.previous_producer_id,
         metadata.next_producer_id,
         metadata.client_version,
     )
-    return TRANSACTION_LOG_VALUE.encode(value, min(transaction_version, 1))
-
-
-def read_key(data: Buffer) -> str:
-    """Returns the transactional id. Raises ProtocolError or UnsupportedVersionError if the key is invalid."""
-    return TRANSACTION_LOG_KEY.decode(data).transactional_id
+    return internal_topics.TRANSACTION_LOG_VALUE.encode(value, min(transaction_version, 1))
 
 
 def read_value(transactional_id: str, data: Buffer) -> TransactionMetadata:
-    """Returns the state. Raises like `read_key`.
+    """Returns the state. Raises ProtocolError or UnsupportedVersionError if the value is invalid.
 
     The last epoch is not stored, as in Kafka: after a restart, its retry is fenced.
     """
-    value = TRANSACTION_LOG_VALUE.decode(data)
+    value = internal_topics.TRANSACTION_LOG_VALUE.decode(data)
     if value.transaction_status not in _STORED:
         raise ProtocolError(f"{transactional_id!r} has the state {value.transaction_status}, which is never stored")
     return TransactionMetadata(
@@ -145,7 +134,7 @@ class TransactionStateManager:
             if not isinstance(record, ReplayedRecord):
                 continue
             try:
-                transactional_id = read_key(record.key)
+                transactional_id = internal_topics.TRANSACTION_LOG_KEY.decode(record.key).transactional_id
                 if record.value is None:
                     loaded.pop(transactional_id, None)
                 else:

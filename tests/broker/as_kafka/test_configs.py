@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from spark_kafka_sink.broker.cluster.broker_settings import SETTINGS
+from spark_kafka_sink.broker.server_properties import SETTINGS
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.apis import alter_configs as old
 from spark_kafka_sink.protocol.apis import configs as new

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_config import BrokerConfig
-from spark_kafka_sink.broker.cluster.broker_settings import check_topic_defaults, checked_topic_configs
 from spark_kafka_sink.broker.cluster.topic_config import (
     TOPIC_CONFIGS,
     ConfigError,
     ConfigKey,
     ConfigType,
 )
+from spark_kafka_sink.broker.server_properties import check_topic_defaults, checked_topic_configs
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 
 # How texts are read

@@ -9,7 +9,7 @@ from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.group.committed_offsets import Committer, TransactionalProducer
 from spark_kafka_sink.broker.group.group_coordinator import RETENTION_CHECK_INTERVAL_MS
-from spark_kafka_sink.broker.group.offsets import OffsetAndMetadata
+from spark_kafka_sink.broker.group.group_log import OffsetAndMetadata
 from spark_kafka_sink.broker.log.log_types import TopicPartition
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.broker.group.world import GROUP, SESSION_MS, World

@@ -12,8 +12,7 @@ import pytest
 
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.log.batch import BatchHeader, is_whole, read_header
-from spark_kafka_sink.broker.log.log_config import LogConfig
-from spark_kafka_sink.broker.log.log_types import IsolationLevel, LogHooks, PartitionName
+from spark_kafka_sink.broker.log.log_types import IsolationLevel, LogConfig, LogHooks, PartitionName
 from spark_kafka_sink.broker.log.unified_log import UnifiedLog
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.records.batch_header import HEADER_SIZE

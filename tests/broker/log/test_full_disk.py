@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from spark_kafka_sink.broker.log.log_config import LogConfig
+from spark_kafka_sink.broker.log.log_types import LogConfig
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.broker.log.logs import batch, failing, open_log, opened, stored, values
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_kafka_sink.broker.log.log_config import LogConfig
+from spark_kafka_sink.broker.log.log_types import LogConfig
 from spark_kafka_sink.broker.log.unified_log import UnifiedLog
 from tests.broker.log.logs import NOW, batch, opened
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.broker.log.batch import EndTransactionMarker
 from spark_kafka_sink.broker.log.log_cleaner import compact
-from spark_kafka_sink.broker.log.log_config import LogConfig
 from spark_kafka_sink.broker.log.log_segment import LogSegment
+from spark_kafka_sink.broker.log.log_types import LogConfig
 from spark_kafka_sink.broker.log.unified_log import UnifiedLog
 from spark_kafka_sink.records.compression import Codec
 from spark_kafka_sink.records.record_reader import Record

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.broker.log.batch import EndTransactionMarker
-from spark_kafka_sink.broker.log.log_config import LogConfig
+from spark_kafka_sink.broker.log.log_types import LogConfig
 from spark_kafka_sink.broker.log.unified_log import UnifiedLog
 from tests.broker.log.logs import NOW, batch, headers_in, open_log, opened, stored, values
 

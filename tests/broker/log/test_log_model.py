@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from spark_kafka_sink.broker.log.batch import EndTransactionMarker
-from spark_kafka_sink.broker.log.log_config import LogConfig
+from spark_kafka_sink.broker.log.log_types import LogConfig
 from spark_kafka_sink.broker.log.unified_log import UnifiedLog
 from tests.broker.log.logs import NOW, UNCOMMITTED, batch, committed_values, open_log, stored
 

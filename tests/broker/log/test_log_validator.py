@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.broker.api_exception import ApiException
-from spark_kafka_sink.broker.log.log_config import LogConfig, TimestampType
-from spark_kafka_sink.broker.log.log_types import AppendOrigin
+from spark_kafka_sink.broker.log.log_types import AppendOrigin, LogConfig, TimestampType
 from spark_kafka_sink.broker.log.log_validator import validate
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.records.compression import Codec, compress

@@ -9,7 +9,7 @@ import pytest
 
 from spark_kafka_sink.broker.log.batch import EndTransactionMarker
 from spark_kafka_sink.broker.log.log_cleaner import compact
-from spark_kafka_sink.broker.log.log_config import LogConfig, TimestampType
+from spark_kafka_sink.broker.log.log_types import LogConfig, TimestampType
 from spark_kafka_sink.broker.log.unified_log import UnifiedLog
 from spark_kafka_sink.records.compression import Codec
 from tests.broker.log.logs import NOW, batch, open_log, opened

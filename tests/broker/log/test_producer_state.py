@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_kafka_sink.broker.log.log_config import LogConfig
-from spark_kafka_sink.broker.log.log_types import LogAppendInfo
+from spark_kafka_sink.broker.log.log_types import LogAppendInfo, LogConfig
 from spark_kafka_sink.broker.log.unified_log import UnifiedLog
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.broker.log.logs import NOW, Clock, batch, failing, open_log, opened, stored

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spark_kafka_sink.broker.log import segment_records
-from spark_kafka_sink.broker.log.log_config import LogConfig
+from spark_kafka_sink.broker.log.log_types import LogConfig
 from tests.broker.log.logs import batch, opened, stored, values
 
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from spark_kafka_sink.broker.log.batch import EndTransactionMarker
-from spark_kafka_sink.broker.log.log_config import LogConfig
-from spark_kafka_sink.broker.log.log_types import LogAppendInfo
+from spark_kafka_sink.broker.log.log_types import LogAppendInfo, LogConfig
 from spark_kafka_sink.broker.log.unified_log import UnifiedLog
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.broker.log.logs import COMMITTED, UNCOMMITTED, batch, committed_values, failing, open_log, opened

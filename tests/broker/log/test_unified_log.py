@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from spark_kafka_sink.broker.api_exception import ApiException
-from spark_kafka_sink.broker.log.log_config import LogConfig
+from spark_kafka_sink.broker.log.log_types import LogConfig
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.broker.log.logs import UNCOMMITTED, batch, failing, open_log, opened
 

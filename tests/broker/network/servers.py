@@ -10,8 +10,8 @@ from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.broker_services import BrokerServices, SharedServices
 from spark_kafka_sink.broker.handlers.common import Handler
 from spark_kafka_sink.broker.kafka_apis import KafkaApis
-from spark_kafka_sink.broker.network.kafka_request_handler_pool import KafkaRequestHandlerPool
 from spark_kafka_sink.broker.network.listener import Listener
+from spark_kafka_sink.broker.network.request_channel import KafkaRequestHandlerPool
 from spark_kafka_sink.broker.network.socket_server import SocketServer
 from spark_kafka_sink.protocol.api import ApiKey
 from tests.broker.network.client import Client

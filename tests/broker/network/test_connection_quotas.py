@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.broker.network.connection_quotas import ConnectionQuotas, TooManyConnectionsError
+from spark_kafka_sink.broker.network.listener import ConnectionQuotas, TooManyConnectionsError
 from tests.broker.network.client import Client, api_versions_frame
 from tests.broker.network.servers import Server
 from tests.waiting import wait_until

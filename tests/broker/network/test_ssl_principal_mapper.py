@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from spark_kafka_sink.broker.network.ssl_principal_mapper import NoMatchingRuleError, SslPrincipalMapper, distinguished_name
+from spark_kafka_sink.broker.network.tls import NoMatchingRuleError, SslPrincipalMapper, distinguished_name
 from tests.every import every
 
 

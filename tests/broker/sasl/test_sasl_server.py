@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.broker.cluster.credentials import Credentials, ScramCredential, scram_credential
-from spark_kafka_sink.broker.sasl.sasl_server import (
+from spark_kafka_sink.broker.sasl_server import (
     PlainSaslServer,
     SaslAuthenticationError,
     SaslError,

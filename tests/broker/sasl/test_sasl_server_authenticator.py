@@ -10,7 +10,7 @@ import pytest
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.cluster.credentials import Credentials
-from spark_kafka_sink.broker.sasl.sasl_server_authenticator import Admission, SaslServerAuthenticator, SaslState, sasl_servers
+from spark_kafka_sink.broker.sasl_server import Admission, SaslServerAuthenticator, SaslState, sasl_servers
 from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode

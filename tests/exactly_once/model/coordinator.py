@@ -6,7 +6,7 @@ from functools import cache
 from typing import Final, NamedTuple
 
 from spark_kafka_sink.broker.api_exception import ApiException
-from spark_kafka_sink.broker.transaction import state_transitions
+from spark_kafka_sink.broker.transaction import transaction_metadata
 from spark_kafka_sink.broker.transaction.transaction_metadata import ProducerIdAndEpoch, TransactionMetadata, TransactionState
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 
@@ -44,7 +44,7 @@ def initialized(slot: Slot, version: int) -> Slot:
     metadata = _metadata(slot)
     if slot.state == ONGOING:
         metadata = metadata.fenced(version, 0).completed(0)
-    new = state_transitions.initialized(metadata, None, 1, 0, _no_other_producer)
+    new = transaction_metadata.initialized(metadata, None, 1, 0, _no_other_producer)
     assert new is not None
     return Slot(new.producer_epoch, int(new.state), slot.transaction)
 
@@ -69,7 +69,7 @@ def end_txn(slot: Slot, epoch: int, is_commit: bool, version: int) -> tuple[Erro
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING, slot
     producer = ProducerIdAndEpoch(PRODUCER_ID, epoch)
     try:
-        new = state_transitions.ended(_metadata(slot), producer, is_commit, version, 0, _no_other_producer)
+        new = transaction_metadata.ended(_metadata(slot), producer, is_commit, version, 0, _no_other_producer)
     except ApiException as error:
         return error.code, slot
     return ErrorCode.NONE, slot if new is None else Slot(new.producer_epoch, int(new.state), slot.transaction)

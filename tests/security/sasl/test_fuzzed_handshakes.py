@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from spark_kafka_sink.broker.cluster.credentials import Credentials
-from spark_kafka_sink.broker.sasl.sasl_server import PlainSaslServer, SaslError, ScramSaslServer
+from spark_kafka_sink.broker.sasl_server import PlainSaslServer, SaslError, ScramSaslServer
 from spark_kafka_sink.errors import AuthenticationError
 from spark_kafka_sink.options.secret import Secret
 from spark_kafka_sink.security.sasl.mechanism import SaslClient, SaslMechanism

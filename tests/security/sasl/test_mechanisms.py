@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from spark_kafka_sink.broker.cluster.credentials import Credentials
-from spark_kafka_sink.broker.sasl.sasl_server import ScramSaslServer
+from spark_kafka_sink.broker.sasl_server import ScramSaslServer
 from spark_kafka_sink.errors import AuthenticationError, OptionError
 from spark_kafka_sink.options.secret import Secret
 from spark_kafka_sink.options.security_config import SecurityConfig, security_config

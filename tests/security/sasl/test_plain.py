@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_kafka_sink.broker.cluster.credentials import Credentials
-from spark_kafka_sink.broker.sasl.sasl_server import PlainSaslServer
+from spark_kafka_sink.broker.sasl_server import PlainSaslServer
 from spark_kafka_sink.errors import AuthenticationError
 from spark_kafka_sink.options.secret import Secret
 from spark_kafka_sink.security.sasl.plain import PlainMechanism

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.broker.cluster.credentials import Credentials
-from spark_kafka_sink.broker.sasl.sasl_server import ScramSaslServer
+from spark_kafka_sink.broker.sasl_server import ScramSaslServer
 from spark_kafka_sink.errors import AuthenticationError
 from spark_kafka_sink.options.secret import Secret
 from spark_kafka_sink.security.sasl.scram import MAX_ITERATIONS, SaltedPasswords, ScramClient, ScramMechanism

@@ -1,1 +1,0 @@
-"""Logins: the server's side of SASL, without sockets."""
