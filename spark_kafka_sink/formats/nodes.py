@@ -21,8 +21,7 @@ from spark_kafka_sink.errors import SchemaError, SerializationError
 from spark_kafka_sink.formats.schema_format import NAME, ColumnPlan
 from spark_kafka_sink.options.option import INT32_MAX
 from spark_kafka_sink.peer_text import quoted
-from spark_kafka_sink.producer.serializers.arrays import first_not_utf8, first_row
-from spark_kafka_sink.producer.serializers.bad_row import BadRowError
+from spark_kafka_sink.producer.serializers.arrays import BadRowError, first_not_utf8, first_row
 from spark_kafka_sink.records.arrow_arrays import array_of_bytes, numbers, offsets_of, valid_mask, validity
 from spark_kafka_sink.records.parts import Part, Present, constant, join, masked
 from spark_kafka_sink.records.varints import Packed, Words

@@ -24,11 +24,10 @@ from spark_kafka_sink.options.schema_options import (
     schema_config,
 )
 from spark_kafka_sink.options.secret import is_provider_option
-from spark_kafka_sink.producer.base.call_deadline import call_time_left_s
 from spark_kafka_sink.producer.base.lifecycle import in_callback
 from spark_kafka_sink.producer.base.producer_record import Headers
 from spark_kafka_sink.producer.serializers.arrays import null_column
-from spark_kafka_sink.producer.serializers.serializer import Serializer
+from spark_kafka_sink.producer.serializers.serializer import Serializer, call_time_left_s
 from spark_kafka_sink.records.columns import FixedHeaders
 from spark_kafka_sink.registry.registry_client import CALL_S, RegistryClient
 

@@ -22,17 +22,18 @@ from spark_kafka_sink.producer.base.bad_rows import (
     BadRows,
     OnBadRows,
     RowNumbers,
+    check_columns,
+    check_shapes,
+    check_topic,
     concerns_one_row,
     forget_frames,
     good_pieces,
 )
-from spark_kafka_sink.producer.base.column_checks import check_columns, check_shapes, check_topic
 from spark_kafka_sink.producer.base.lifecycle import NO_WAIT, Lifecycle, in_callback
 from spark_kafka_sink.producer.interceptors import ColumnsInterception, ProducerInterceptors
 from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
 from spark_kafka_sink.producer.partitioners.interface import ClosablePartitioner, Partitions
-from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
-from spark_kafka_sink.producer.retention import Retention
+from spark_kafka_sink.producer.producer_metadata import ProducerMetadata, Retention
 from spark_kafka_sink.producer.serializers.serialization import Serialization
 from spark_kafka_sink.records.columns import NO_PARTITION, RecordColumns, concatenated
 from spark_kafka_sink.records.timestamps import in_ms
@@ -129,10 +130,7 @@ class ColumnAppender:
         on_bad_rows: OnBadRows,
         interception: ColumnsInterception | None,
     ) -> None:
-        """Passes bad rows to `on_bad_rows`, then appends the others.
-
-        given: the columns before the interceptors. first_error: what the whole columns raised.
-        """
+        """Passes bad rows to `on_bad_rows`, then appends the others. given: before interceptors. first_error: of all columns."""
         topic = rows.topic
         left = rows.columns.num_records
         buffered = 0
@@ -162,7 +160,6 @@ class ColumnAppender:
             raise
 
     def _pieces(self, rows: Append, first_error: KafkaSinkError) -> Iterator[_Partitioned | BadRow]:
-        """Yields good rows, serialized and partitioned, and the bad rows between them."""
         topic = rows.topic
         # Once for all pieces: each partition that does not exist would otherwise cost a request for metadata.
         cluster, count = self._cluster(topic, rows.columns, NO_WAIT if in_callback() else None)
@@ -224,7 +221,6 @@ class ColumnAppender:
         return cluster, count
 
     def _count_old(self, rows: Append) -> None:
-        """Counts rows that brokers delete soon."""
         if rows.columns.timestamp is not None and (old := self._retention.count(rows.topic, rows.columns.timestamp)):
             rows.tally.older_than_retention(old)
 
@@ -234,9 +230,7 @@ class ColumnAppender:
             self._lifecycle.wake_sender()
 
     def rows_per_append(self, topic: str) -> int:
-        """Returns the number of rows above which the per-row cost of an append is low: 40 per partition; 0 for an unknown
-        topic.
-        """
+        """See SendScope.rows_per_append."""
         rows = self._rows_per_append.get(topic)  # called for each Arrow batch
         return ROWS_PER_PARTITION * (self._metadata.fetch().partition_count(topic) or 0) if rows is None else rows
 
@@ -270,5 +264,4 @@ def _joined(parts: Sequence[_Partitioned]) -> Iterator[_Partitioned]:
 
 
 def _numbers_at(row_numbers: RowNumbers, positions: NDArray[np.intp], places: NDArray[np.intp]) -> NDArray[np.int64]:
-    """Returns the numbers of rows of joined pieces."""
     return row_numbers(positions[places])

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 
 from spark_kafka_sink.errors import KafkaSinkError, OptionError
 from spark_kafka_sink.options.producer_options import ProducerConfig
-from spark_kafka_sink.producer.accumulator.produce_result import ProduceResult
+from spark_kafka_sink.producer.accumulator.producer_batch import ProduceResult
 from spark_kafka_sink.producer.base.plugins import configured, full_name, plugin
 from spark_kafka_sink.producer.base.producer_record import OnDelivery, ProducerRecord, RecordMetadata
 from spark_kafka_sink.records.columns import NO_PARTITION, RecordColumns
@@ -137,8 +137,6 @@ class ProducerInterceptors:
         self._each("on_acknowledgement_columns", metadata, error)
 
     def ahead_of(self, on_delivery: OnDelivery | None) -> OnDelivery:
-        """Returns a callback that notifies the interceptors first."""
-
         def told(metadata: RecordMetadata, error: KafkaSinkError | None) -> None:
             self.on_acknowledgement(metadata, error)
             if on_delivery is not None:
@@ -147,7 +145,6 @@ class ProducerInterceptors:
         return told
 
     def close(self) -> None:
-        """Closes each interceptor once."""
         with self._lock:
             closed, self._closed = self._closed, True
         if not closed:
@@ -206,7 +203,6 @@ class ColumnsInterception:
         self._interceptors.on_acknowledgement_columns(ColumnsMetadata(self._topic, NO_PARTITION, NO_OFFSET, 1), error)
 
     def failed(self, error: BaseException) -> None:
-        """Reports the rows that are in no batch as failed."""
         if self._left:
             metadata = ColumnsMetadata(self._topic, NO_PARTITION, NO_OFFSET, self._left)
             self._interceptors.on_acknowledgement_columns(metadata, as_ours(error, self._topic))

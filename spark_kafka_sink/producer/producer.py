@@ -23,15 +23,13 @@ from spark_kafka_sink.producer.base.lifecycle import NO_WAIT, Lifecycle, close_a
 from spark_kafka_sink.producer.base.producer_record import OnDelivery, PartitionInfo
 from spark_kafka_sink.producer.base.rate_limit import RateLimit
 from spark_kafka_sink.producer.column_appender import ColumnAppender, UserClasses
-from spark_kafka_sink.producer.identity.idempotent import IdempotentIdentity
-from spark_kafka_sink.producer.identity.identity import Identity
+from spark_kafka_sink.producer.identity import IdempotentIdentity, Identity
 from spark_kafka_sink.producer.interceptors import ProducerInterceptors
 from spark_kafka_sink.producer.metrics.client_telemetry_sender import ClientTelemetrySender
 from spark_kafka_sink.producer.metrics.sender_metrics import ProducerMetrics, SenderMetrics, snapshot
 from spark_kafka_sink.producer.partitioners.partitioner_table import partitioner_of
-from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
-from spark_kafka_sink.producer.retention import Retention
-from spark_kafka_sink.producer.scopes.send_scope import SendScope
+from spark_kafka_sink.producer.producer_metadata import ProducerMetadata, Retention
+from spark_kafka_sink.producer.scopes.send_scope import SendScope, TransactionScope
 from spark_kafka_sink.producer.sender.produce_requests import ProduceRequests
 from spark_kafka_sink.producer.sender.sender import Sender
 from spark_kafka_sink.producer.serializers.serialization import Serialization
@@ -42,7 +40,6 @@ from spark_kafka_sink.producer.single_records.record_future import RecordFuture
 from spark_kafka_sink.records.columns import NO_PARTITION
 
 if TYPE_CHECKING:
-    from spark_kafka_sink.producer.scopes.transaction_scope import TransactionScope
     from spark_kafka_sink.producer.transactions.offsets import ConsumerGroupMetadata, Offsets
     from spark_kafka_sink.producer.transactions.transaction_calls import TransactionCalls
 
@@ -240,8 +237,6 @@ class Producer:
                 another process aborted it. With an older leader the records fail.
             UsageError: The producer is closed or not transactional, or it has an open transaction.
         """
-        from spark_kafka_sink.producer.scopes.transaction_scope import TransactionScope
-
         transactions = self._transactional()
         self._lifecycle.scope_opened(alone=True)
         try:

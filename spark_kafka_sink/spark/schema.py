@@ -26,7 +26,7 @@ from spark_kafka_sink.options.record_options import (
     RecordOptions,
     TraceHeader,
 )
-from spark_kafka_sink.producer.serializers.json_columns import why_not_json
+from spark_kafka_sink.producer.serializers.json_serializer import why_not_json
 from spark_kafka_sink.producer.serializers.serializer import Serializer
 from spark_kafka_sink.spark.column_types import (
     RECORD_COLUMNS,

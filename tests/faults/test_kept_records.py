@@ -12,7 +12,7 @@ import pytest
 from spark_kafka_sink.errors import BrokerError, DeliveryError
 from spark_kafka_sink.producer.base.bad_rows import BadRows
 from spark_kafka_sink.producer.producer import Producer
-from spark_kafka_sink.producer.scopes.transaction_scope import TransactionScope
+from spark_kafka_sink.producer.scopes.send_scope import TransactionScope
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.apis.produce import ProduceRequest
 from spark_kafka_sink.protocol.error_codes import ErrorCode

@@ -25,7 +25,7 @@ from spark_kafka_sink.errors import (
 from spark_kafka_sink.producer.interceptors import ColumnsInterception, ColumnsThunk
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.producer.scopes.send_scope import SendScope
-from spark_kafka_sink.producer.sender import throttle_log
+from spark_kafka_sink.producer.sender import outage_log
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.records.columns import RecordColumns
@@ -322,10 +322,10 @@ def test_an_append_that_finds_no_memory_in_a_pause_says_so(cluster: RecordingBro
 
 
 def test_a_long_pause_is_logged_once_with_its_broker(cluster: RecordingBroker, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.WARNING, logger=throttle_log.__name__)
+    caplog.set_level(logging.WARNING, logger=outage_log.__name__)
     with producer_on(cluster.bootstrap_servers) as producer:
         send(producer, numbers([0]))
         cluster.faults.throttle(ApiKey.PRODUCE, 60_000)
         send(producer, numbers([1]))
-    (line,) = [record.getMessage() for record in caplog.records if record.name == throttle_log.__name__]
+    (line,) = [record.getMessage() for record in caplog.records if record.name == outage_log.__name__]
     assert f"broker 1 ({cluster.address(1)}) throttles this client, because it {QUOTA}" in line

@@ -20,7 +20,7 @@ from spark_kafka_sink.producer.accumulator.tally import Tally
 from spark_kafka_sink.producer.base.bad_rows import OnBadRows
 from spark_kafka_sink.producer.base.lifecycle import Lifecycle
 from spark_kafka_sink.producer.column_appender import ColumnAppender
-from spark_kafka_sink.producer.identity.identity import Identity
+from spark_kafka_sink.producer.identity import Identity
 from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
 from spark_kafka_sink.producer.scopes.send_scope import SendScope
 from spark_kafka_sink.records.columns import RecordColumns

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spark_kafka_sink.errors import BrokerError, RecordError
-from spark_kafka_sink.producer.accumulator.produce_result import ProduceResult
+from spark_kafka_sink.producer.accumulator.producer_batch import ProduceResult
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.producer.single_records.record_future import RecordThunk
 from spark_kafka_sink.reports.delivery_report import DeliveryReport

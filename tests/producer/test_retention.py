@@ -18,7 +18,7 @@ from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
 
-LOGGER = "spark_kafka_sink.producer.retention"
+LOGGER = "spark_kafka_sink.producer.producer_metadata"
 YEAR_2020 = 1_577_836_800_000
 
 
@@ -60,7 +60,7 @@ def test_the_brokers_are_asked_once_for_many_topics() -> None:
 
 
 def test_brokers_that_do_not_answer_are_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spark_kafka_sink.producer.retention._PATIENCE_S", 0.2)
+    monkeypatch.setattr("spark_kafka_sink.producer.producer_metadata._PATIENCE_S", 0.2)
     with EmbeddedBroker() as broker:
         asked = broker.faults.hold(ApiKey.DESCRIBE_CONFIGS, times=None)
         with Producer({"bootstrap.servers": broker.bootstrap_servers}) as producer, producer.scope() as scope:

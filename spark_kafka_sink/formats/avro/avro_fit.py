@@ -43,6 +43,8 @@ from spark_kafka_sink.formats.nodes import (
     rows_of,
 )
 from spark_kafka_sink.producer.serializers.arrays import (
+    BadRowError,
+    check_keys,
     entries_of,
     first_row,
     is_list,
@@ -51,8 +53,6 @@ from spark_kafka_sink.producer.serializers.arrays import (
     list_parts,
     place_in_list,
 )
-from spark_kafka_sink.producer.serializers.bad_row import BadRowError
-from spark_kafka_sink.producer.serializers.map_keys import check_keys
 from spark_kafka_sink.records.arrow_arrays import byte_lengths, valid_mask, validity
 from spark_kafka_sink.records.concat import Views, column_views
 from spark_kafka_sink.records.parts import Part, Present, constant, masked

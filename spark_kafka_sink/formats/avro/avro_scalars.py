@@ -33,6 +33,7 @@ from spark_kafka_sink.formats.nodes import (
 )
 from spark_kafka_sink.options.option import INT32_MAX
 from spark_kafka_sink.producer.serializers.arrays import (
+    BadRowError,
     binary_array,
     first_invalid,
     first_not_utf8,
@@ -42,7 +43,6 @@ from spark_kafka_sink.producer.serializers.arrays import (
     is_text,
     is_uuid,
 )
-from spark_kafka_sink.producer.serializers.bad_row import BadRowError
 from spark_kafka_sink.producer.serializers.text import UUID_TEXT, uuid_text
 from spark_kafka_sink.records.arrow_arrays import byte_lengths, numbers, offsets_of, valid_mask
 from spark_kafka_sink.records.concat import Views, column_views

@@ -30,9 +30,8 @@ from spark_kafka_sink.formats.json_schema.json_kernels import Check, Rows
 from spark_kafka_sink.formats.json_schema.json_values import VALUE_KEYWORDS, is_number, value_check
 from spark_kafka_sink.formats.nodes import MisfitError, Walk, bad_row
 from spark_kafka_sink.formats.schema_format import ColumnPlan
-from spark_kafka_sink.producer.serializers.arrays import as_binary, is_list, is_text, joined
-from spark_kafka_sink.producer.serializers.bad_row import BadRowError
-from spark_kafka_sink.producer.serializers.json_columns import json_texts, why_not_json
+from spark_kafka_sink.producer.serializers.arrays import BadRowError, as_binary, is_list, is_text, joined
+from spark_kafka_sink.producer.serializers.json_serializer import json_texts, why_not_json
 from spark_kafka_sink.records.arrow_arrays import scalar_of_bytes
 
 _REFUSED_OBJECTS: Final = (

@@ -14,9 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_kafka_sink.options.option import INT32_MAX
-from spark_kafka_sink.producer.serializers.arrays import entries_of, is_text, list_parts, place_in_list
-from spark_kafka_sink.producer.serializers.bad_row import BadRowError
-from spark_kafka_sink.producer.serializers.json_columns import json_texts
+from spark_kafka_sink.producer.serializers.arrays import BadRowError, entries_of, is_text, list_parts, place_in_list
+from spark_kafka_sink.producer.serializers.json_serializer import json_texts
 from spark_kafka_sink.records.arrow_arrays import array_of_numbers, filled_numbers, valid_mask, validity
 
 Check = Callable[[pa.Array], None]

@@ -40,9 +40,16 @@ from spark_kafka_sink.formats.protobuf.message_types import (
 from spark_kafka_sink.formats.protobuf.protobuf_scalars import SIZED, ScalarKernel, enum_kernel, scalar_kernel, seconds_and_nanos
 from spark_kafka_sink.formats.protobuf.protobuf_single import encode_value
 from spark_kafka_sink.formats.schema_format import ColumnPlan, LoadedSchema
-from spark_kafka_sink.producer.serializers.arrays import binary_array, entries_of, first_row, is_list, list_parts, place_in_list
-from spark_kafka_sink.producer.serializers.bad_row import BadRowError
-from spark_kafka_sink.producer.serializers.map_keys import check_keys
+from spark_kafka_sink.producer.serializers.arrays import (
+    BadRowError,
+    binary_array,
+    check_keys,
+    entries_of,
+    first_row,
+    is_list,
+    list_parts,
+    place_in_list,
+)
 from spark_kafka_sink.records.arrow_arrays import byte_lengths, valid_mask, validity
 from spark_kafka_sink.records.concat import column_views
 from spark_kafka_sink.records.parts import Part, Present, masked, sizes

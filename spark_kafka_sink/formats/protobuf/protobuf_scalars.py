@@ -31,8 +31,7 @@ from spark_kafka_sink.formats.nodes import (
     symbol_places,
 )
 from spark_kafka_sink.formats.protobuf.message_types import DURATION, LIMITS_S, TIMESTAMP, Enum, tag
-from spark_kafka_sink.producer.serializers.arrays import first_row, is_binary, is_text, is_uuid
-from spark_kafka_sink.producer.serializers.bad_row import BadRowError
+from spark_kafka_sink.producer.serializers.arrays import BadRowError, first_row, is_binary, is_text, is_uuid
 from spark_kafka_sink.producer.serializers.text import uuid_text
 from spark_kafka_sink.records.arrow_arrays import byte_lengths, numbers, text_scalar
 from spark_kafka_sink.records.concat import column_views

@@ -145,10 +145,7 @@ class GroupedRows(NamedTuple):
 
 
 class Planner:
-    """Assigns rows to batches, for an append that holds the accumulator's lock.
-
-    batch_size, chunk_size: bytes.
-    """
+    """Assigns rows to batches, for an append that holds the accumulator's lock. batch_size, chunk_size: bytes."""
 
     def __init__(self, accumulator: RecordAccumulator, batch_size: int, chunk_size: int) -> None:
         self._accumulator = accumulator

@@ -19,14 +19,12 @@ from spark_kafka_sink.network.selector import monotonic_ms
 from spark_kafka_sink.options.producer_options import ProducerConfig
 from spark_kafka_sink.producer.accumulator.append_plan import LARGE_ROW, GroupedRows, Partitions, Plan, Planner, Sizes
 from spark_kafka_sink.producer.accumulator.buffer_pool import Chunk, SharedChunks
-from spark_kafka_sink.producer.accumulator.produce_result import Thunk
-from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch
+from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch, Thunk
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
+from spark_kafka_sink.producer.accumulator.rejected_batches import AppendedRows, note_rows
 from spark_kafka_sink.producer.accumulator.request_size import batch_limit
-from spark_kafka_sink.producer.accumulator.row_origins import AppendedRows, note_rows
 from spark_kafka_sink.producer.accumulator.tally import Tally
-from spark_kafka_sink.producer.base.bad_rows import RowNumbers
-from spark_kafka_sink.producer.base.column_checks import too_large
+from spark_kafka_sink.producer.base.bad_rows import RowNumbers, too_large
 from spark_kafka_sink.producer.base.lifecycle import NO_WAIT, Lifecycle
 from spark_kafka_sink.producer.base.rate_limit import RateLimit
 from spark_kafka_sink.records.arrow_arrays import byte_column, repeated_number
@@ -222,7 +220,8 @@ class Appender:
             with self._accumulator.lock:
                 free = self._pool.free_chunks + len(memory)
                 # After a wait only the awaited memory is used: requesting more could wait forever.
-                maximum = len(memory) or (self._max_chunks if patient else self._few_chunks(free))
+                few = min(max(free, self._kept_from_blocks // 2), self._max_chunks)
+                maximum = len(memory) or (self._max_chunks if patient else few)
                 plan = self._planner.plan(start, tally, rows, maximum, stay=self._may_stay(rows, start, free))
                 if len(memory) < plan.chunks:
                     more = self._pool.try_allocate(plan.chunks - len(memory))
@@ -256,16 +255,12 @@ class Appender:
             with accumulator.lock:
                 accumulator.memory_waiters -= 1
 
-    def _few_chunks(self, free_chunks: int) -> int:
-        return min(max(free_chunks, self._kept_from_blocks // 2), self._max_chunks)
-
     def _may_stay(self, rows: GroupedRows, start: int, free_chunks: int) -> bool:
         needed = (rows.bytes_before(-1) - rows.bytes_before(start)) // self._pool.chunk_size + 1
         enough = free_chunks - needed >= self._kept_from_blocks
         return rows.long_runs and enough and self._accumulator.oldest_age_ms(monotonic_ms()) <= STUCK_MS
 
     def _batches(self, tally: Tally, rows: GroupedRows, plan: Plan) -> list[OpenBatch]:
-        """Returns the batch of each piece. New batches are not shared yet."""
         created_ms = monotonic_ms()
         return [
             batch or OpenBatch(queue, tally, created_ms, rows.timestamp(start))
@@ -281,12 +276,12 @@ class Appender:
         encoded: EncodedPieces,
         attach: Callable[[OpenBatch, int, int], None] | None,
     ) -> None:
-        """Adds each encoded piece to its batch."""
         pieces, first = encoded.pieces, plan.starts[0]
         if plan.stay:
             self._share(pieces, batches, memory)
         else:
-            _copy(pieces, batches, memory)
+            for batch, piece in zip(batches, pieces, strict=True):
+                batch.memory.copy(piece, memory)
         told = zip(batches, pieces, encoding.pieces.counts.tolist(), encoding.max_timestamps, encoded.largest, strict=True)
         for batch, piece, count, max_timestamp, largest_record in told:
             batch.added(len(piece), count, max_timestamp, largest_record)
@@ -304,9 +299,7 @@ class Appender:
         del memory[-needed:]
 
     def _publish(self, tally: Tally, plan: Plan, batches: list[OpenBatch]) -> bool:
-        """Publishes what was written to the sender. Returns whether the sender has something to do. Requires the accumulator's
-        lock.
-        """
+        """Publishes what was written, with the accumulator's lock held. Returns whether the sender has something to do."""
         accumulator = self._accumulator
         wake = False
         for before, batch, is_full in zip(plan.batches, batches, plan.full, strict=True):
@@ -360,7 +353,6 @@ def _encoding(rows: GroupedRows, plan: Plan, batches: list[OpenBatch]) -> _Encod
 
 
 def _pass_limit(append: Append, limit: RateLimit, records: int, size: int) -> None:
-    """Returns once records of `size` bytes may be sent."""
     if append.deadline == NO_WAIT:
         limit.take(records, size)  # later appends wait for it
     elif append.check_wait is not None:
@@ -379,8 +371,3 @@ def _fail(batches: list[OpenBatch], error: KafkaSinkError | None) -> None:
     for batch in batches:
         if error is not None:
             batch.failed(error)
-
-
-def _copy(pieces: list[memoryview], batches: list[OpenBatch], memory: list[Chunk]) -> None:
-    for batch, piece in zip(batches, pieces, strict=True):
-        batch.memory.copy(piece, memory)

@@ -97,7 +97,6 @@ class BufferPool:
             return max(self.total - (self.capacity - self._available_chunks()) * self.chunk_size, 0)
 
     def chunks_for(self, size: int) -> int:
-        """Returns how many chunks hold `size` bytes."""
         return -(-size // self.chunk_size)
 
     @property
@@ -107,7 +106,6 @@ class BufferPool:
             return self._available_chunks()
 
     def queued(self) -> int:
-        """Number of allocations that wait for memory."""
         with self._lock:
             return len(self._waiters)
 
@@ -147,17 +145,13 @@ class BufferPool:
             return None if self._available_chunks() < 0 else self._take(n_chunks)
 
     def overdraw(self, n_chunks: int) -> list[Chunk]:
-        """Returns `n_chunks` chunks at once, available or not, for a caller that releases as many at once or through other users
-        of a block.
-        """
+        """Returns `n_chunks` chunks at once, available or not, for a caller that soon releases as many, itself or with others."""
         with self._lock:
             return self._take(n_chunks)
 
     def deallocate(self, chunks: list[Chunk]) -> None:
         """Returns chunks, which must be the allocated objects, and serves waiters. Harmless after close."""
         with self._lock:
-            if len(self._free) + len(chunks) > self._made:
-                raise UsageError("buffer pool: more chunks were returned than were allocated")
             self._put_back(chunks)
 
     def take_back(self, memories: Iterable[BatchMemory]) -> None:
@@ -171,11 +165,8 @@ class BufferPool:
                     block.users -= 1
                     if block.users == 0:
                         freed += block.chunks
-            if not freed:
-                return
-            if len(self._free) + len(freed) > self._made:
-                raise UsageError("buffer pool: more chunks were returned than were allocated")
-            self._put_back(freed)
+            if freed:
+                self._put_back(freed)
 
     def close(self) -> None:
         """Wakes every waiter with UsageError and releases free memory. Chunks in use are released when they are returned."""
@@ -205,6 +196,8 @@ class BufferPool:
         return chunks + [Chunk(self.chunk_size) for _ in range(new)]
 
     def _put_back(self, chunks: list[Chunk]) -> None:
+        if len(self._free) + len(chunks) > self._made:
+            raise UsageError("buffer pool: more chunks were returned than were allocated")
         if self._closed:
             self._made -= len(chunks)
             return
@@ -314,7 +307,6 @@ class BatchMemory:
         block.users += 1
 
     def pieces(self) -> list[memoryview]:
-        """Returns the records' memory in order."""
         if not self._room:
             return list(self._pieces)
         return [*self._pieces[:-1], self._pieces[-1][: -self._room]]

@@ -27,7 +27,6 @@ class ReadyQueues:
         self._ticket = itertools.count()
 
     def mark(self, queue: PartitionQueue) -> None:
-        """Marks a queue as ready, unless it is muted or backs off."""
         if not queue.muted and not queue.backing_off:
             self._ready.setdefault(queue.leader, {})[queue] = None
 
@@ -56,7 +55,6 @@ class ReadyQueues:
         self._backing_off.clear()
 
     def update(self, cluster: Cluster, queues: Iterable[PartitionQueue], now_ms: int, *, at_once: bool) -> None:
-        """Moves queues that became ready by time, new metadata or (`at_once`) lack of memory."""
         if cluster is not self.cluster:
             self._regroup(cluster, queues)
         self._end_back_off(now_ms)
@@ -69,7 +67,6 @@ class ReadyQueues:
         return {queue.topic for queue in self._ready.get(None, ())}
 
     def next_due_ms(self) -> int:
-        """Returns when the next linger or back-off ends."""
         due = FOREVER_MS
         for batch in self.lingering:
             due = batch.created_ms + self._linger_ms
@@ -77,9 +74,8 @@ class ReadyQueues:
         return min(due, self._backing_off[0][0]) if self._backing_off else due
 
     def _regroup(self, cluster: Cluster, queues: Iterable[PartitionQueue]) -> None:
-        """Moves queues to their current leaders after new metadata.
-
-        As in Java, a new leader ends a back-off, and batches held back until earlier ones were answered may be sent to it.
+        """Moves queues to their current leaders after new metadata. As in Java, a new leader ends a back-off and may get batches
+        that were held back until earlier ones were answered.
         """
         self.cluster = cluster
         ready = {queue: None for marked in self._ready.values() for queue in marked}

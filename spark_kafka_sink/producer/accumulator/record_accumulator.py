@@ -13,8 +13,7 @@ from spark_kafka_sink.errors import KafkaSinkError
 from spark_kafka_sink.network.selector import monotonic_ms
 from spark_kafka_sink.options.producer_options import ProducerConfig
 from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool
-from spark_kafka_sink.producer.accumulator.produce_result import ProduceResult
-from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch, PartitionQueue, SealedBatch
+from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch, PartitionQueue, ProduceResult, SealedBatch
 from spark_kafka_sink.producer.accumulator.ready_queues import NodeLatencies, ReadyQueues
 from spark_kafka_sink.producer.accumulator.tally import Tally
 from spark_kafka_sink.producer.base.lifecycle import FOREVER_MS
@@ -72,7 +71,6 @@ class RecordAccumulator:
         return queue
 
     def oldest_age_ms(self, now_ms: int) -> int:
-        """Returns the age of the oldest unfinished batch; 0 if there is none."""
         for batch in self._incomplete.values():
             return now_ms - batch.created_ms
         return 0
@@ -101,13 +99,11 @@ class RecordAccumulator:
         return partitions, sizes
 
     def open_size(self, topic: str, partition: int) -> int | None:
-        """Returns the bytes in the partition's open batch; None if there is none."""
         with self.lock:
             queue = self._queues.get(topic, {}).get(partition)
             return None if queue is None or queue.open is None else queue.open.size
 
     def open_sizes(self, topic: str) -> dict[int, int]:
-        """Returns the bytes in each open batch of the topic, by partition."""
         with self.lock:
             queues = self._queues.get(topic, {})
             return {partition: queue.open.size for partition, queue in queues.items() if queue.open is not None}
@@ -299,9 +295,7 @@ class RecordAccumulator:
                     sealed.tally = None
 
     def reenqueue(self, batch: SealedBatch, until_ms: int) -> None:
-        """Queues a batch for a retry at `until_ms`, or at once if the partition has a leader other than the one that rejected
-        it.
-        """
+        """Queues a batch for a retry at `until_ms`, or at once if another broker than the one that rejected it leads now."""
         queue = batch.queue
         with self.lock:
             queue.add_retry(batch)
@@ -352,7 +346,6 @@ class RecordAccumulator:
             self._ready.mark_if_due(queue)
 
     def remove(self, batch: Batch) -> None:
-        """Removes a finished batch."""
         with self.lock:
             self._incomplete.pop(batch if isinstance(batch, OpenBatch) else batch.opened, None)
 
@@ -420,7 +413,6 @@ class RecordAccumulator:
             return batches
 
     def numbered_queues(self) -> set[PartitionQueue]:
-        """Returns the queues whose batches have had numbers."""
         with self.lock:
             return {queue for queue in self._all_queues() if queue.sequences is not None}
 
@@ -463,7 +455,6 @@ class RecordAccumulator:
         return True
 
     def _unmark_empty(self, queue: PartitionQueue) -> None:
-        """Unmarks an empty queue, so that no connection or login is made for it."""
         if queue.head() is None:
             self._ready.unmark(queue)
 

@@ -24,7 +24,6 @@ _SHRINKS_BY = 64
 
 
 def request_overhead(client_id: str, transactional_id: str | None) -> int:
-    """Returns the bytes of a request without batches."""
     return _REQUEST + len(client_id.encode()) + len((transactional_id or "").encode())
 
 
@@ -34,13 +33,9 @@ def batch_overhead(topic: str) -> int:
 
 
 def request_limit(config: ProducerConfig, latency_ms: int | None) -> int:
-    """Returns the bytes that the next Produce request to a broker may have.
-
+    """Returns the bytes that the next Produce request to a broker may have, which took `latency_ms` for the last (RequestLimits).
     A request costs the sender some 0.25 ms of Python whatever its size: 1 MB in requests of 1 MiB took 0.57 ms of CPU, and 0.45
     in requests of 4 MiB.
-
-    Args:
-        latency_ms: how long the broker took for a request, as in RequestLimits; None if that is not known.
     """
     usual = min(config.max_request_size, config.produce_request_max_bytes)
     if latency_ms is None or latency_ms > QUICK_MS:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 # A broker remembers the last 5 batches of a producer in a partition (ProducerStateEntry.NUM_BATCHES_TO_RETAIN).
 MAX_IN_FLIGHT = 5
@@ -23,9 +23,7 @@ _NO_NUMBER = 2**63
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdAndEpoch:
-    """The producer id and epoch from InitProducerId; NO_PRODUCER without idempotence. transactional: whether batches are
-    transactional.
-    """
+    """The producer id and epoch from InitProducerId, and whether batches are transactional. See also NO_PRODUCER."""
 
     producer_id: int
     epoch: int
@@ -57,6 +55,7 @@ class NumberedBatch(ABC):
         """Assigns its numbers."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class PartitionSequences:
     """The numbering of one partition. Owned by the sender thread.
 
@@ -64,35 +63,19 @@ class PartitionSequences:
     class ignores the wrap.
     """
 
-    __slots__ = (
-        "acked_through",
-        "assigned",
-        "gap",
-        "gap_from",
-        "in_flight",
-        "known",
-        "last_created_ms",
-        "lost_count",
-        "next_record",
-        "of_other_cluster",
-        "producer",
-        "unsure_through",
-    )
-
-    def __init__(self, producer: ProducerIdAndEpoch) -> None:
-        self.producer = producer
-        self.next_record = 0
-        self.acked_through = 0
-        self.assigned = 0  # batches numbered under this producer id and epoch
-        self.known = False  # the broker has stored a batch of this producer, so it rejects numbers other than the next
-        self.last_created_ms = 0  # of the last batch that was numbered
-        self.in_flight: list[NumberedBatch] = []  # sent at least once and not finished, in the order of their numbers
-        self.gap = False  # a sent batch is gone: the broker may wait for numbers that will never come
-        self.lost_count = False  # the broker rejected the very batch it should expect: only a new epoch helps
-        self.of_other_cluster = False  # the numbers mean nothing, or another producer's batches, to the brokers of now
-        self.gap_from = _NO_NUMBER  # the first number that nothing has, because records were rejected
-        # Behind the last number of an attempt whose outcome was not known: a copy of it may still arrive, or be stored.
-        self.unsure_through = 0
+    producer: ProducerIdAndEpoch
+    next_record: int = 0
+    acked_through: int = 0
+    assigned: int = 0  # batches numbered under this producer id and epoch
+    known: bool = False  # the broker has stored a batch of this producer, so it rejects numbers other than the next
+    last_created_ms: int = 0  # of the last batch that was numbered
+    in_flight: list[NumberedBatch] = field(default_factory=list)  # sent at least once and not finished, in order of numbers
+    gap: bool = False  # a sent batch is gone: the broker may wait for numbers that will never come
+    lost_count: bool = False  # the broker rejected the very batch it should expect: only a new epoch helps
+    of_other_cluster: bool = False  # the numbers mean nothing, or another producer's batches, to the brokers of now
+    gap_from: int = _NO_NUMBER  # the first number that nothing has, because records were rejected
+    # Behind the last number of an attempt whose outcome was not known: a copy of it may still arrive, or be stored.
+    unsure_through: int = 0
 
     def may_send_new(self) -> bool:
         """Returns whether a new batch may be sent: not behind a gap or, as the queue ensures, ahead of a retry.
@@ -124,7 +107,6 @@ class PartitionSequences:
         return bool(self.in_flight) and self.in_flight[0] is batch
 
     def assign(self, batch: NumberedBatch) -> None:
-        """Assigns a batch its numbers at its first send."""
         if not self.in_flight and batch.created_ms - self.last_created_ms >= FORGOTTEN_MS:
             self.known = False
         self.last_created_ms = batch.created_ms
@@ -208,7 +190,6 @@ class PartitionSequences:
 
     @property
     def waits_for_answers(self) -> bool:
-        """Whether a batch in flight is not known not to be stored."""
         return any(batch.on_wire or not batch.known_not_stored for batch in self.in_flight)
 
     def close_up(self) -> bool:

@@ -15,7 +15,7 @@ from spark_kafka_sink.producer.base.lifecycle import wait_until
 from spark_kafka_sink.reports.delivery_report import DeliveryReport
 
 if TYPE_CHECKING:
-    from spark_kafka_sink.producer.accumulator.rejected_records import RejectedRecords
+    from spark_kafka_sink.producer.accumulator.rejected_batches import RejectedRecords
 
 
 class Tally:
@@ -26,12 +26,8 @@ class Tally:
     """
 
     def __init__(self, *, keeps_error: bool = True, rejected_limit: int | None = None) -> None:
-        """Makes a tally without records.
-
-        Args:
-            keeps_error: whether a failed batch fails the flush and each later append; otherwise only its own records learn of it.
-            rejected_limit: the most bytes of records that brokers rejected to keep until they are taken. None: they fail the
-                flush as other failures do.
+        """keeps_error: whether a failed batch fails the flush and each later append; otherwise only its own records learn of it.
+        rejected_limit: the most bytes of rejected records to keep until they are taken. None: they fail the flush as others do.
         """
         self._keeps_error = keeps_error
         self._rejected_limit = rejected_limit
@@ -50,18 +46,15 @@ class Tally:
 
     @property
     def unfinished(self) -> int:
-        """Number of batches that are neither acknowledged nor failed."""
         with self._lock:
             return self._unfinished
 
     @property
     def failed_records(self) -> int:
-        """Number of failed records."""
         with self._lock:
             return self._failed_records
 
     def report(self) -> DeliveryReport:
-        """Returns a copy of the current counts."""
         with self._lock:
             return deepcopy(self._report)
 
@@ -71,7 +64,6 @@ class Tally:
             return self._report.records, self._report.bytes, self._report.retries
 
     def raise_error(self) -> None:
-        """Raises DeliveryError if a record of this scope has failed."""
         if self._error is None:  # without the lock: each append asks twice
             return
         with self._lock:
@@ -148,15 +140,12 @@ class Tally:
         late: Callable[[float], KafkaSinkError],
         check_alive: Callable[[], None],
     ) -> None:
-        """Returns once `done()`. Raises `late(seconds)` after `timeout_s`, or what `check_alive` raises if that can never
-        happen.
-        """
+        """Returns once `done()`. Raises `late(seconds)` after `timeout_s`, or what `check_alive` raises."""
         begun = time.monotonic()
         deadline = begun + (TIMEOUT_MAX if timeout_s is None else timeout_s)
         wait_until(self._changes, done, deadline, lambda: late(time.monotonic() - begun), check_alive)
 
     def told(self) -> None:
-        """Wakes waiting threads, because the outcome of some record is known."""
         with self._lock:
             self._changes.notify_all()
 
@@ -177,18 +166,15 @@ class Tally:
         return not self._keeps_error or self._report.clusters <= {cluster_id}
 
     def throttled(self, ms: int) -> None:
-        """Counts a pause that a broker's quota imposed."""
         with self._lock:
             self._report.throttled_ms += ms
 
     def rate_limited(self, ms: int) -> None:
-        """Counts the wait of an append for the rate limit."""
         if ms:
             with self._lock:
                 self._report.rate_limited_ms += ms
 
     def older_than_retention(self, records: int) -> None:
-        """Counts appended records that are older than their topic's retention.ms."""
         with self._lock:
             self._report.older_than_retention += records
 
@@ -220,14 +206,10 @@ class Tally:
         return self._rejected_limit is not None
 
     def may_keep(self, records: RejectedRecords) -> bool:
-        """Returns whether there is room for more rejected records."""
         return self._rejected_limit is not None and self._rejected_size + records.size <= self._rejected_limit
 
     def records_rejected(self, records: RejectedRecords, *, batches: int) -> None:
-        """Keeps rejected records.
-
-        batches: the number of batches that are finished with them.
-        """
+        """Keeps rejected records. batches: the number of batches that are finished with them."""
         with self._lock:
             self._rejected.append(records)
             self._rejected_size += records.size

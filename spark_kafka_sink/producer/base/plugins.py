@@ -35,7 +35,6 @@ def configured(plugin: object, option: str, configure: Callable[..., object], *s
 
 
 def full_name(kind: type) -> str:
-    """Returns a class's name with its module."""
     return f"{kind.__module__}.{kind.__qualname__}"
 
 

@@ -58,11 +58,7 @@ _ACTIONS: dict[Action, tuple[ErrorCode, ...]] = {
         ErrorCode.NOT_COORDINATOR,
         ErrorCode.CONCURRENT_TRANSACTIONS,
     ),
-    Action.TOPIC_UNKNOWN: (
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.INCONSISTENT_TOPIC_ID,
-    ),
+    Action.TOPIC_UNKNOWN: (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID),
     Action.OUT_OF_ORDER: (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,),
     Action.PRODUCER_LOST: (ErrorCode.UNKNOWN_PRODUCER_ID,),
     Action.SPLIT: (ErrorCode.MESSAGE_TOO_LARGE,),
@@ -102,9 +98,7 @@ _ACTION_OF: dict[int, Action] = {code: action for action, codes in _ACTIONS.item
 
 
 def action_for(code: int, *, idempotent: bool) -> Action:
-    """Returns the action for an error code. Codes outside the table are retried if Java's exception is retriable; unknown codes
-    are not.
-    """
+    """Returns the action for an error code. Outside the table only what is retriable in Java is retried, and no unknown code."""
     action = _ACTION_OF.get(code) or (Action.RETRY if error_facts(code).retriable else Action.FAIL)
     if not idempotent and action in (Action.OUT_OF_ORDER, Action.PRODUCER_LOST):
         return Action.FAIL

@@ -63,7 +63,6 @@ OnDelivery = Callable[[RecordMetadata, KafkaSinkError | None], object]
 
 
 def not_stored(topic: str, partition: int = -1, key_size: int = -1, value_size: int = -1) -> RecordMetadata:
-    """Returns the metadata of a record that was not stored."""
     return RecordMetadata(topic, partition, -1, -1, key_size, value_size)
 
 

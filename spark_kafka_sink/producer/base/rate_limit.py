@@ -38,11 +38,9 @@ class TokenBucket:
         return max(self._paid, now)
 
     def take(self, amount: int, at: float) -> None:
-        """Takes an amount that passes at that time."""
         self._paid = max(self._paid, at - SAVED_S) + amount / self._per_second
 
     def give_back(self, amount: int) -> None:
-        """Returns an amount that was taken and did not pass."""
         self._paid -= amount / self._per_second
 
 
@@ -60,13 +58,7 @@ class RateLimit:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """Makes a limit with the config's values, at least one of which is set.
-
-        Args:
-            on_wait: receives the ns of each wait.
-            clock: returns seconds.
-            sleep: waits for some seconds.
-        """
+        """The config sets at least one limit. on_wait: receives the ns of each wait. clock: returns seconds."""
         by_records, by_bytes = config.max_records_per_second, config.max_bytes_per_second
         self.max_records = 2**31 if by_records is None else max(int(by_records * SLICE_S), 1)
         self.max_bytes = 2**62 if by_bytes is None else max(int(by_bytes * SLICE_S), 1)
@@ -79,13 +71,11 @@ class RateLimit:
         self._clock = clock
         self._sleep = sleep
         self._lock = Lock()
-        self._records = None if by_records is None else TokenBucket(by_records, clock())
-        self._bytes = None if by_bytes is None else TokenBucket(by_bytes, clock())
+        self._buckets = [None if limit is None else TokenBucket(limit, clock()) for limit in (by_records, by_bytes)]
         self._has_warned = False
 
     @classmethod
     def of(cls, config: ProducerConfig, on_wait: Callable[[int], None]) -> RateLimit | None:
-        """Returns the limit of a config, or None if there is none."""
         unlimited = config.max_records_per_second is None and config.max_bytes_per_second is None
         return None if unlimited else cls(config, on_wait=on_wait)
 
@@ -96,12 +86,11 @@ class RateLimit:
         """Takes records of `size` bytes without a wait, and returns when they may pass."""
         with self._lock:
             at = self._clock()
-            for bucket in (self._records, self._bytes):
+            for bucket in self._buckets:
                 at = at if bucket is None else bucket.passes_at(at)
-            if self._records is not None:
-                self._records.take(records, at)
-            if self._bytes is not None:
-                self._bytes.take(size, at)
+            for bucket, amount in zip(self._buckets, (records, size), strict=True):
+                if bucket is not None:
+                    bucket.take(amount, at)
             return at
 
     def wait(self, topic: str, records: int, size: int, check: Callable[[], None]) -> int:
@@ -130,10 +119,9 @@ class RateLimit:
 
     def _give_back(self, records: int, size: int) -> None:
         with self._lock:
-            if self._records is not None:
-                self._records.give_back(records)
-            if self._bytes is not None:
-                self._bytes.give_back(size)
+            for bucket, amount in zip(self._buckets, (records, size), strict=True):
+                if bucket is not None:
+                    bucket.give_back(amount)
 
     def _warn(self, topic: str, waited_s: float, left_s: float) -> None:
         self._has_warned = True

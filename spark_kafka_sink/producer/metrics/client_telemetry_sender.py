@@ -8,12 +8,14 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from spark_kafka_sink.change_signal import Changes
 from spark_kafka_sink.client.network_client import ClientResponse, NetworkClient
 from spark_kafka_sink.errors import ProtocolError, UnsupportedVersionError
+from spark_kafka_sink.options.producer_options import ProducerConfig
 from spark_kafka_sink.producer.metrics.metrics_collector import MetricsCollector, Payload
+from spark_kafka_sink.producer.metrics.sender_metrics import ProducerMetrics
 from spark_kafka_sink.producer.metrics.telemetry_state import REACTIONS, Reaction, State, TelemetryState, subscription_of
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.apis.telemetry import (
@@ -28,15 +30,11 @@ from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from spark_kafka_sink.protocol.wire_types import ZERO_UUID
 from spark_kafka_sink.records.compression import Codec
 
-if TYPE_CHECKING:
-    from spark_kafka_sink.options.producer_options import ProducerConfig
-    from spark_kafka_sink.producer.metrics.sender_metrics import ProducerMetrics
-
 logger = logging.getLogger(__name__)
 
 _END_TXN_OF_3_8: Final = 4
 
-_WARNED: Final = (ErrorCode.TELEMETRY_TOO_LARGE, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+_WARNED: Final = frozenset((ErrorCode.TELEMETRY_TOO_LARGE.name, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE.name))
 """Errors that do not end the pushes and yet need somebody: the limit or the broker must be changed."""
 
 
@@ -53,7 +51,6 @@ class ClientTelemetrySender:
     """
 
     def __init__(self, config: ProducerConfig, client: NetworkClient, metrics: Callable[[], ProducerMetrics]) -> None:
-        """`metrics` returns the producer's current metrics."""
         self._client = client
         self._metrics = metrics
         self._state = TelemetryState(enabled=config.enable_metrics_push)
@@ -85,7 +82,6 @@ class ClientTelemetrySender:
         self.due_ms = self._state.due_ms
 
     def answered(self, response: ClientResponse, now_ms: int) -> None:
-        """Takes the answer to a request, or its failure."""
         try:
             self._answered(response, now_ms)
         except Exception:
@@ -145,11 +141,7 @@ class ClientTelemetrySender:
                 " raise telemetry.max.bytes of the brokers, or subscribe to fewer metrics",
             )
         request = PushTelemetryRequest(
-            subscription.client_instance_id,
-            subscription.subscription_id,
-            terminating,
-            subscription.codec,
-            payload.data,
+            subscription.client_instance_id, subscription.subscription_id, terminating, subscription.codec, payload.data
         )
         self._client.send(node, PUSH_TELEMETRY, request, now_ms, tag=self)
         self._in_flight = payload
@@ -162,8 +154,7 @@ class ClientTelemetrySender:
             if payload is not None:
                 self._collector.delivered(payload)  # maybe it was: as in Java, a delta is rather lost than counted twice
             self._node = None
-            reaction = _reaction_to(response.error)
-            self._not_done(response, reaction, str(response.error), now_ms)
+            self._not_done(response, _reaction_to(response.error), str(response.error), now_ms)
         elif isinstance(body, GetTelemetrySubscriptionsResponse) and body.error_code == 0:
             self._subscribed(response, body, now_ms)
         elif isinstance(body, PushTelemetryResponse) and body.error_code == 0:
@@ -202,7 +193,7 @@ class ClientTelemetrySender:
             self._log_once(
                 logging.WARNING, "stopped", f"client metrics are not pushed any more ({said}); records are not affected"
             )
-        elif error in _WARNED_NAMES:
+        elif error in _WARNED:
             self._log_once(logging.WARNING, error, f"client metrics were not accepted and are pushed again later ({said})")
         else:
             logger.debug("client metrics are pushed later (%s)", said)
@@ -216,9 +207,6 @@ class ClientTelemetrySender:
         if cause not in self._logged:
             self._logged.add(cause)
             logger.log(level, "%s", text)
-
-
-_WARNED_NAMES: Final = frozenset(code.name for code in _WARNED)
 
 
 def _reaction_to(error: Exception) -> Reaction:

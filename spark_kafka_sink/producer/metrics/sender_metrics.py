@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from math import nan
 from threading import Lock
-from typing import TYPE_CHECKING, TypedDict
+from typing import TypedDict
 
 from spark_kafka_sink.client.metadata import Metadata
 from spark_kafka_sink.client.network_client import NetworkClient
@@ -16,12 +18,18 @@ from spark_kafka_sink.network.kafka_channel import ConnectionCounts, NetworkCoun
 from spark_kafka_sink.network.selector import monotonic_ms
 from spark_kafka_sink.options.producer_options import ProducerConfig
 from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool
-from spark_kafka_sink.producer.metrics.metric_table import CONSTANT_METRICS, NODE, OWN, PRODUCER, TOPIC, Metric, stat_names
-from spark_kafka_sink.producer.metrics.windowed_stat import WindowedStat
+from spark_kafka_sink.producer.accumulator.producer_batch import SealedBatch
+from spark_kafka_sink.producer.metrics.metric_table import (
+    CONSTANT_METRICS,
+    NODE,
+    OWN,
+    PRODUCER,
+    TOPIC,
+    Metric,
+    WindowedStat,
+    stat_names,
+)
 from spark_kafka_sink.records.batch_header import HEADER_SIZE
-
-if TYPE_CHECKING:
-    from spark_kafka_sink.producer.accumulator.producer_batch import SealedBatch
 
 Stats = dict[str, WindowedStat]
 Snapshot = dict[str, dict[str, float]]
@@ -52,8 +60,8 @@ class SenderMetrics:
         self._clock = clock
         self._lock = Lock()
         self._producer = self._new_stats((*PRODUCER, *OWN))
-        self._topics: dict[str, Stats] = {}
-        self._nodes: dict[int, Stats] = {}
+        self._topics: defaultdict[str, Stats] = defaultdict(partial(self._new_stats, TOPIC))
+        self._nodes: defaultdict[int, Stats] = defaultdict(partial(self._new_stats, NODE))
 
     # Sender thread
 
@@ -68,7 +76,7 @@ class SenderMetrics:
 
     def _sending_of(self, topic: str, batches: Sequence[SealedBatch], now_ms: int) -> int:
         """Records one topic's batches at once, because values of one time may be summed. Returns the number of records."""
-        mine, all_topics, count = self._topic(topic), self._producer, len(batches)
+        mine, all_topics, count = self._topics[topic], self._producer, len(batches)
         records = sum([batch.record_count for batch in batches])
         sizes = [batch.size for batch in batches]
         size = sum(sizes)
@@ -86,31 +94,29 @@ class SenderMetrics:
         return records
 
     def answered(self, node_id: int, latency_ms: int, now_ms: int) -> None:
-        """Records the latency of a response to a Produce request."""
         with self._lock:
             self._producer["request-time"].record(latency_ms, now_ms)
-            self._node(node_id)["latency"].record(latency_ms, now_ms)
+            self._nodes[node_id]["latency"].record(latency_ms, now_ms)
 
     def retried(self, topic: str, records: int) -> None:
         """Counts the records of a batch that returns to its queue, to be sent again unchanged."""
         now_ms = self._clock()
         with self._lock:
             self._producer["record-retries"].record(records, now_ms)
-            self._topic(topic)["record-retries"].record(records, now_ms)
+            self._topics[topic]["record-retries"].record(records, now_ms)
 
     def failed(self, topic: str, records: int) -> None:
         """Counts the records of a batch that failed permanently, whether it was sent or not."""
         now_ms = self._clock()
         with self._lock:
             self._producer["errors"].record(records, now_ms)
-            self._topic(topic)["record-errors"].record(records, now_ms)
+            self._topics[topic]["record-errors"].record(records, now_ms)
 
     def batch_split(self) -> None:
         """Counts a batch that was too large for the broker and returns to its queue in parts."""
         self._record("batch-split", 1)
 
     def polled(self, counts: NetworkCounts, now_ms: int) -> None:
-        """Records the network traffic of the last poll."""
         stats = self._producer
         with self._lock:
             if counts.polls:
@@ -126,7 +132,7 @@ class SenderMetrics:
                 operations = counted.reads + counted.writes
                 stats["network-io"].record_all(operations, operations, 1, now_ms)
                 _record_traffic(stats, counted, now_ms)
-                _record_traffic(self._node(node_id), counted, now_ms)
+                _record_traffic(self._nodes[node_id], counted, now_ms)
 
     # Any thread
 
@@ -184,18 +190,6 @@ class SenderMetrics:
             measured = {name: stat.measure(now_ms) for name, stat in stats.items()}
         return {metric.name: float(getattr(measured[metric.stat], metric.read)) for metric in metrics}
 
-    def _topic(self, topic: str) -> Stats:
-        stats = self._topics.get(topic)
-        if stats is None:
-            stats = self._topics[topic] = self._new_stats(TOPIC)
-        return stats
-
-    def _node(self, node_id: int) -> Stats:
-        stats = self._nodes.get(node_id)
-        if stats is None:
-            stats = self._nodes[node_id] = self._new_stats(NODE)
-        return stats
-
     def _new_stats(self, metrics: Iterable[Metric]) -> Stats:
         return {name: WindowedStat(self._windows, self._window_ms) for name in stat_names(metrics)}
 
@@ -213,13 +207,8 @@ def _record_traffic(stats: Stats, counted: ConnectionCounts, now_ms: int) -> Non
 
 def snapshot(metrics: SenderMetrics, client: NetworkClient, metadata: Metadata, pool: BufferPool) -> ProducerMetrics:
     """Returns the metrics as of now. Any thread may call it."""
-    producer, topics, nodes = metrics.snapshot(_gauges(client, metadata, pool))
-    return {"producer-metrics": producer, "producer-topic-metrics": topics, "producer-node-metrics": nodes}
-
-
-def _gauges(client: NetworkClient, metadata: Metadata, pool: BufferPool) -> Mapping[str, float]:
     updated_ms = metadata.last_full_update_ms
-    return {
+    gauges = {
         "requests-in-flight": float(client.in_flight_count()),
         "connection-count": float(client.connection_count()),
         "metadata-age": nan if updated_ms is None else (monotonic_ms() - updated_ms) / 1000,
@@ -227,3 +216,5 @@ def _gauges(client: NetworkClient, metadata: Metadata, pool: BufferPool) -> Mapp
         "buffer-available-bytes": float(pool.available),
         "waiting-threads": float(pool.queued()),
     }
+    producer, topics, nodes = metrics.snapshot(gauges)
+    return {"producer-metrics": producer, "producer-topic-metrics": topics, "producer-node-metrics": nodes}

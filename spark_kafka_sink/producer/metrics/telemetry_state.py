@@ -126,12 +126,10 @@ class TelemetryState:
         self._ends_ms: int | None = None  # set by close()
 
     def begin(self) -> None:
-        """Records that the request that was due is sent."""
         self.state = _IN_PROGRESS[self.state]
         self.due_ms = FOREVER_MS if self._ends_ms is None else self._ends_ms
 
     def subscribed(self, subscription: Subscription, now_ms: int) -> None:
-        """Takes the answer to a request for the subscription."""
         self.subscription = subscription
         self._failures = self._losses = 0
         if subscription.prefixes:
@@ -140,7 +138,6 @@ class TelemetryState:
             self._next(State.SUBSCRIPTION_NEEDED, now_ms + subscription.interval_ms, now_ms)
 
     def pushed(self, now_ms: int) -> None:
-        """Takes the answer to an accepted push."""
         assert self.subscription is not None
         self._failures = self._losses = 0
         self._next(State.PUSH_NEEDED, now_ms + self.subscription.interval_ms, now_ms)

@@ -11,24 +11,26 @@ from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import AuthenticationError, BrokerError, DeliveryTimeoutError, KafkaSinkError
 from spark_kafka_sink.options.producer_options import ProducerConfig
 from spark_kafka_sink.peer_text import quoted
-from spark_kafka_sink.producer.accumulator.batch_splitting import rebuild, split
 from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch, PartitionQueue, SealedBatch
 from spark_kafka_sink.producer.accumulator.record_accumulator import Batch, RecordAccumulator
-from spark_kafka_sink.producer.accumulator.rejected_records import RejectedRecords, rejected_records
-from spark_kafka_sink.producer.accumulator.tally import Tally
-from spark_kafka_sink.producer.base.produce_reactions import SOON_MS, WITHOUT_IDEMPOTENCE, Action, action_for
-from spark_kafka_sink.producer.identity.identity import Identity
-from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
-from spark_kafka_sink.producer.producer_metadata import CREATE_IT
-from spark_kafka_sink.producer.sender.rejections import (
+from spark_kafka_sink.producer.accumulator.rejected_batches import (
     NO_REASON,
+    RejectedRecords,
     advice,
     keeps_rejected,
     others,
+    rebuild,
     record_error,
     rejected,
+    rejected_records,
+    split,
     without_names,
 )
+from spark_kafka_sink.producer.accumulator.tally import Tally
+from spark_kafka_sink.producer.base.produce_reactions import SOON_MS, WITHOUT_IDEMPOTENCE, Action, action_for
+from spark_kafka_sink.producer.identity import Identity
+from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
+from spark_kafka_sink.producer.producer_metadata import CREATE_IT
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.apis.produce import PartitionProduceResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
@@ -56,9 +58,7 @@ class Delivery:
         unsent_reason: Callable[[PartitionQueue], str],
         throttled: Callable[[int, int], str] = lambda _node, _now_ms: "",
     ) -> None:
-        """`unsent_reason` and `throttled` return texts for errors: what keeps a partition's batches from being sent, and which
-        broker's quota does now.
-        """
+        """`unsent_reason` returns what keeps a partition's batches from being sent, `throttled` which broker's quota."""
         self._config = config
         self._accumulator = accumulator
         self._pool = accumulator.pool
@@ -110,23 +110,34 @@ class Delivery:
         if now_ms < self._accumulator.expires_ms:
             return
         for batch in self._accumulator.expired(now_ms):
-            self._accumulator.remove(batch)
-            self._fail(batch, self._timeout_error(batch, now_ms))
+            self.fail(batch, self._timeout_error(batch, now_ms))
 
     def fail_beyond(self, topic: str, partitions: int) -> None:
         """Fails batches of partitions that no longer exist, because the topic was recreated with `partitions` partitions."""
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         for batch in self._accumulator.beyond(topic, partitions):
-            self._accumulator.remove(batch)
-            self._fail(batch, self._partition_gone(batch, partitions))
+            partition, sent = batch.queue.partition, isinstance(batch, SealedBatch) and batch.attempts > 0
+            text = (
+                f"topic {topic} partition {partition}: {counted(batch.record_count, 'record')} failed, because the topic was"
+                f" deleted and recreated with {counted(partitions, 'partition')}; send them again, or add partitions to the topic"
+                f" first{'. They may have been stored in the deleted topic' if sent else ''}"
+            )
+            self.fail(batch, BrokerError(text, topic=topic, partition=partition, error_code=int(code), error=code.name))
 
     def fail_unauthorized(self, topic: str) -> None:
-        """Fails waiting batches of a topic that the client may no longer describe, because their leader is unknown.
-
-        Java waits for delivery.timeout.ms.
+        """Fails waiting batches of a topic that may no longer be described, so their leader is unknown. Java waits until they
+        expire.
         """
+        code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         for batch in self._accumulator.beyond(topic, 0):
-            self._accumulator.remove(batch)
-            self._fail(batch, self._not_described(batch))
+            partition = batch.queue.partition
+            text = (
+                f"topic {topic} partition {partition}: {counted(batch.record_count, 'record')} failed, because the leader"
+                f" is unknown and the brokers do not name it: {code.name}"
+            )
+            if isinstance(batch, SealedBatch) and batch.attempts > 0:
+                text += f"; they were sent {counted(batch.attempts, 'time')} and may have been stored"
+            self.fail(batch, self._rights().error(text, ApiKey.METADATA, int(code), topic, topic=topic, partition=partition))
 
     def fail_rejected(self, goes_there: Callable[[PartitionQueue], bool], error: AuthenticationError) -> None:
         """Fails unsent batches whose broker rejected the login.
@@ -134,20 +145,15 @@ class Delivery:
         A batch that was sent before may have been stored, and is retried as after a lost connection.
         """
         for batch in self._accumulator.unsent_for(goes_there):
-            self._accumulator.remove(batch)
             queue = batch.queue
             records = counted(batch.record_count, "record was", "records were")
             text = f"topic {queue.topic} partition {queue.partition}: {records} not sent: {error.message}"
             facts = error.facts | {"topic": queue.topic, "partition": queue.partition}
-            self._fail(batch, AuthenticationError(text, **facts))
+            self.fail(batch, AuthenticationError(text, **facts))
 
     def fail(self, batch: Batch, error: KafkaSinkError) -> None:
-        """Fails a batch that was drained and is not sent."""
-        self._accumulator.remove(batch)
-        self._fail(batch, error)
-
-    def _fail(self, batch: Batch, error: KafkaSinkError) -> None:
         """Fails a batch that was taken out of its queue, sent or not."""
+        self._accumulator.remove(batch)
         if isinstance(batch, OpenBatch):
             self._report_failure(batch, error)
             batch.memory.give_back(self._pool)
@@ -215,23 +221,20 @@ class Delivery:
     def _not_acked(self, batch: SealedBatch, answer: PartitionProduceResponse, action: Action, now_ms: int) -> None:
         name = error_facts(answer.error_code).name
         batch.last_error = f"{name}: {quoted(answer.error_message)}" if answer.error_message else name
-        again = action in _AGAIN and self._may_retry(batch, now_ms)
+        is_late = now_ms - batch.created_ms >= self._config.delivery_timeout_ms
+        again = action in _AGAIN and batch.attempts <= self._config.retries and not is_late
         tally = batch.tally
         if tally is not None:
             tally.batch_not_acked(name, again=again)
-        if action is Action.SPLIT:
-            self._split(batch, self._accumulator.too_large(batch))
-            return
-        if action is Action.HALVE:
-            self._split(batch, batch.raw_size // 2)
+        if action in (Action.SPLIT, Action.HALVE):
+            self._split(batch, self._accumulator.too_large(batch) if action is Action.SPLIT else batch.raw_size // 2)
             return
         if action is Action.REJECTED:
             self._reject(batch, answer)
             return
         if not again:
-            if (
-                action in _AGAIN and batch.attempts <= self._config.retries
-            ):  # the same error as if it had expired before the answer
+            # The same error as if it had expired before the answer.
+            if action in _AGAIN and batch.attempts <= self._config.retries:
                 self._drop(batch, self._timeout_error(batch, now_ms))
                 return
             error = self._failure(batch, answer, batch.record_count, f"; {CREATE_IT}" if action is Action.TOPIC_UNKNOWN else "")
@@ -272,9 +275,8 @@ class Delivery:
 
     def _reject(self, batch: SealedBatch, answer: PartitionProduceResponse) -> None:
         """Fails the records that the response names and sends the others again as a new batch, without attempts but with its age.
-
-        The batch was not stored. As in `_split`, earlier attempts are assumed not to be stored either. A scope that keeps
-        rejected records gets them; only if they cannot be left out of its transaction, or if it has too many, does it fail.
+        As in `_split`, earlier attempts are assumed not to be stored. A scope that keeps rejected records gets them; only if they
+        cannot be left out of its transaction, or if it has too many, does it fail.
         """
         errors = rejected(batch, answer) or {0: record_error(batch, answer, None)}  # a single record needs no name
         kept = self._kept(batch, errors)
@@ -330,14 +332,9 @@ class Delivery:
         self._metrics.failed(batch.queue.topic, len(errors))
 
     def _replace(self, batch: SealedBatch, parts: Sequence[SealedBatch]) -> None:
-        """Replaces a batch with others that have its records."""
         self._identity.replaced(batch, parts)
         self._accumulator.replace(batch, parts)
         batch.free(self._pool)
-
-    def _may_retry(self, batch: SealedBatch, now_ms: int) -> bool:
-        is_late = now_ms - batch.created_ms >= self._config.delivery_timeout_ms
-        return batch.attempts <= self._config.retries and not is_late
 
     def _settle_expired(self, batch: SealedBatch, action: Action) -> None:
         if action is Action.DELIVERED:
@@ -376,31 +373,18 @@ class Delivery:
         parts = [what, *refused, *advice(batch, code)]
         if batch.attempts > 1:
             parts.append(f"tried {counted(batch.attempts, 'time')}")
-        return self._error("; ".join(parts) + more, queue, code)
-
-    def _error(self, text: str, queue: PartitionQueue, code: int) -> BrokerError:
-        """Returns the error of a Produce response, with the permission to grant if one is missing."""
+        text = "; ".join(parts) + more
         identifier = self._identity.transactional_id or ""
         name = identifier if code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED else queue.topic
         may_do_without = code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED and not identifier
-        more = f"; or {WITHOUT_IDEMPOTENCE}" if may_do_without else ""
-        return self._rights().error(text, ApiKey.PRODUCE, code, name, more=more, topic=queue.topic, partition=queue.partition)
+        way_out = f"; or {WITHOUT_IDEMPOTENCE}" if may_do_without else ""
+        return self._rights().error(text, ApiKey.PRODUCE, code, name, more=way_out, topic=queue.topic, partition=queue.partition)
 
     def producer_error(self, answer: PartitionProduceResponse) -> BrokerError:
         """Returns why the producer cannot continue, from a response that says so."""
         name = error_facts(answer.error_code).name
         text = f"the producer cannot continue: {name}: {quoted(answer.error_message or NO_REASON)}"
         return self._rights().error(text, ApiKey.PRODUCE, answer.error_code)
-
-    def _not_described(self, batch: Batch) -> BrokerError:
-        queue, code = batch.queue, ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        text = (
-            f"topic {queue.topic} partition {queue.partition}: {counted(batch.record_count, 'record')} failed, because the leader"
-            f" is unknown and the brokers do not name it: {code.name}"
-        )
-        if isinstance(batch, SealedBatch) and batch.attempts > 0:
-            text += f"; they were sent {counted(batch.attempts, 'time')} and may have been stored"
-        return self._rights().error(text, ApiKey.METADATA, int(code), queue.topic, topic=queue.topic, partition=queue.partition)
 
     def _timeout_error(self, batch: Batch, now_ms: int) -> DeliveryTimeoutError:
         queue, tried = batch.queue, self._what_was_tried(batch)
@@ -412,16 +396,6 @@ class Delivery:
             topic=queue.topic,
             partition=queue.partition,
         )
-
-    def _partition_gone(self, batch: Batch, partitions: int) -> BrokerError:
-        queue, code = batch.queue, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        sent = isinstance(batch, SealedBatch) and batch.attempts > 0
-        text = (
-            f"topic {queue.topic} partition {queue.partition}: {counted(batch.record_count, 'record')} failed, because the topic"
-            f" was deleted and recreated with {counted(partitions, 'partition')}; send them again, or add partitions to the topic"
-            f" first{'. They may have been stored in the deleted topic' if sent else ''}"
-        )
-        return BrokerError(text, topic=queue.topic, partition=queue.partition, error_code=int(code), error=code.name)
 
     def _what_was_tried(self, batch: Batch) -> str:
         if isinstance(batch, OpenBatch) or not batch.attempts:

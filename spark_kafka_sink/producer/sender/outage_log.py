@@ -1,4 +1,4 @@
-"""Log lines about unresponsive brokers and topics without leaders, while records or transactions wait for them."""
+"""Log lines about what records or transactions wait for: silent brokers, topics without leaders, and throttling (KIP-219)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spark_kafka_sink.client.network_client import NetworkClient
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.base.lifecycle import FOREVER_MS
-from spark_kafka_sink.producer.identity.identity import Identity
+from spark_kafka_sink.producer.identity import Identity
 from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
 
 logger = logging.getLogger(__name__)
@@ -32,9 +32,7 @@ Subject: TypeAlias = int | str | tuple[str, int]
 
 
 class News(Enum):
-    """`WAITING`: the wait has reached the threshold or goes on. `OVER`: the subject responds again. `LEFT`: nothing waits for it
-    any more.
-    """
+    """WAITING: a wait reached the threshold or goes on. OVER: the subject responds again. LEFT: nothing waits for it any more."""
 
     WAITING = auto()
     OVER = auto()
@@ -55,12 +53,10 @@ class SilenceWatch:
         self._heard: set[Subject] = set()
 
     def heard(self, subject: Subject) -> None:
-        """Records that the subject responded."""
         self._heard.add(subject)
 
     @property
     def is_quiet(self) -> bool:
-        """Whether nothing was waiting at the last look."""
         return not self._silences
 
     def look(self, waiting: Collection[Subject], now_ms: int) -> list[tuple[Subject, News, int]]:
@@ -95,7 +91,6 @@ class OutageLog:
         identity: Identity,
         blocked_reason: Callable[[int], str],
     ) -> None:
-        """`blocked_reason` returns what keeps a broker from accepting requests."""
         self._client = client
         self._metadata = metadata
         self._accumulator = accumulator
@@ -157,3 +152,67 @@ class OutageLog:
         if isinstance(subject, str):
             return f"topic {subject}"
         return str(self._metadata.fetch().nodes.get(subject) or f"broker {subject}")
+
+
+THROTTLED_AFTER_MS = 5_000
+"""A shorter pause is what a quota is for, and only delays the records. A longer one deserves a line, long before
+delivery.timeout.ms (120 s) ends a batch.
+"""
+
+THROTTLED_EVERY_MS = 300_000
+"""A client that stays above its quota is throttled all the time: twelve lines an hour."""
+
+OVER_AFTER_MS = 60_000
+"""A broker that has not throttled for this long starts again from zero."""
+
+
+@dataclass(slots=True)
+class _Throttling:
+    """Pauses of one broker in a row. until_ms: when the last one ends. paused_ms: the sum of all, without overlaps."""
+
+    since_ms: int
+    until_ms: int
+    paused_ms: int = 0
+    warned_ms: int | None = None
+
+
+class ThrottleLog:
+    """The pauses of each broker. Used only by the sender thread; times are monotonic ms.
+
+    The client sends nothing to a broker during a pause (Connections). Responses to requests in flight repeat a pause, so only
+    what they add to it counts.
+    """
+
+    def __init__(self, client_id: str, name_of: Callable[[int], str]) -> None:
+        self._quotas = f"producer_byte_rate or request_percentage of its user or of client.id {client_id!r}"
+        self._name_of = name_of
+        self._brokers: dict[int, _Throttling] = {}
+
+    def answered(self, node: int, throttle_ms: int, now_ms: int) -> int:
+        """Records a response's throttle time. Returns the ms that it adds to the broker's pause. Logs a warning if it is due."""
+        broker = self._brokers.get(node)
+        if broker is None or now_ms - broker.until_ms > OVER_AFTER_MS:
+            broker = self._brokers[node] = _Throttling(now_ms, now_ms)
+        added_ms = max(now_ms + throttle_ms - max(broker.until_ms, now_ms), 0)
+        broker.until_ms = max(broker.until_ms, now_ms + throttle_ms)
+        broker.paused_ms += added_ms
+        is_due = broker.warned_ms is None or now_ms - broker.warned_ms >= THROTTLED_EVERY_MS
+        if is_due and broker.paused_ms >= THROTTLED_AFTER_MS:
+            broker.warned_ms = now_ms
+            logger.warning("%s", self._text(node, broker, now_ms))
+        return added_ms
+
+    def reason(self, node: int, now_ms: int) -> str:
+        """Returns why records for a broker are late if it has throttled in the last minute, else an empty text."""
+        broker = self._brokers.get(node)
+        if broker is None or now_ms - broker.until_ms > OVER_AFTER_MS:
+            return ""
+        return self._text(node, broker, now_ms)
+
+    def _text(self, node: int, broker: _Throttling, now_ms: int) -> str:
+        left_ms = max(broker.until_ms - now_ms, 0)
+        return (
+            f"{self._name_of(node)} throttles this client, because it exceeds a quota ({self._quotas}): in the last"
+            f" {(now_ms - broker.since_ms) / 1000:,.0f} s it asked for pauses of {broker.paused_ms / 1000:,.1f} s, of which"
+            f" {left_ms / 1000:,.1f} s are left; raise the quota, or set max.bytes.per.second to less than the quota"
+        )

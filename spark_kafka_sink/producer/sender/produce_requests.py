@@ -16,26 +16,15 @@ from spark_kafka_sink.network.selector import monotonic_ms
 from spark_kafka_sink.options.producer_options import ProducerConfig
 from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch, PartitionQueue, SealedBatch
 from spark_kafka_sink.producer.accumulator.record_accumulator import Batch, RecordAccumulator
-from spark_kafka_sink.producer.accumulator.request_size import (
-    CompressionRatios,
-    RequestLimits,
-    batch_overhead,
-    request_overhead,
-)
+from spark_kafka_sink.producer.accumulator.request_size import CompressionRatios, RequestLimits, batch_overhead, request_overhead
 from spark_kafka_sink.producer.accumulator.sequences import ProducerIdAndEpoch
 from spark_kafka_sink.producer.base.produce_reactions import Action
-from spark_kafka_sink.producer.identity.identity import Identity
+from spark_kafka_sink.producer.identity import Identity
 from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
 from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
 from spark_kafka_sink.producer.sender.delivery import BatchAnswer, Delivery
-from spark_kafka_sink.producer.sender.outage_log import OutageLog
-from spark_kafka_sink.producer.sender.throttle_log import ThrottleLog
-from spark_kafka_sink.protocol.apis.produce import (
-    PRODUCE,
-    LeaderIdAndEpoch,
-    PartitionProduceResponse,
-    ProduceResponse,
-)
+from spark_kafka_sink.producer.sender.outage_log import OutageLog, ThrottleLog
+from spark_kafka_sink.protocol.apis.produce import PRODUCE, LeaderIdAndEpoch, PartitionProduceResponse, ProduceResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from spark_kafka_sink.protocol.fields import Message
 from spark_kafka_sink.protocol.produce_encoder import BatchParts, PreparedRequest, ProduceEncoder
@@ -48,10 +37,7 @@ REFUSALS_EVERY_MS = 1000
 
 
 class ProduceRequests:
-    """Takes ready batches from the accumulator, one request per broker, and passes on each response.
-
-    Used only by the sender thread.
-    """
+    """Takes ready batches, one request per broker, and passes on each response. Used only by the sender thread."""
 
     def __init__(
         self,
@@ -111,11 +97,9 @@ class ProduceRequests:
         return timeout
 
     def _unsent_reason(self, queue: PartitionQueue) -> str:
-        """Returns what keeps a partition's batches from being sent, for error messages."""
         return self._metadata.why_no_leader(queue.topic) if queue.leader is None else self._blocked_reason(queue.leader)
 
     def _blocked_reason(self, node: int) -> str:
-        """Returns what keeps a broker from accepting requests."""
         blocked = self._identity.blocked_reason if self._identity.current is None else ""
         failure = self._client.why_not_ready(node) or ""
         if failure in blocked:
@@ -172,9 +156,8 @@ class ProduceRequests:
         return True
 
     def _fitting(self, drained: Sequence[Batch], producer: ProducerIdAndEpoch, room: int) -> list[SealedBatch]:
-        """Returns the batches to send: `room` bytes in total, or a single larger batch.
-
-        The size is known only after compression. Batches that do not fit are put back for the next request.
+        """Returns the batches to send: `room` bytes in total, known only after compression, or a single larger batch. Batches
+        that do not fit are put back for the next request.
         """
         batches: list[SealedBatch] = []
         first_sent: list[SealedBatch] = []
@@ -209,9 +192,8 @@ class ProduceRequests:
                 self.outages.heard(response.node_id)
 
     def _fail_rejected(self) -> None:
-        """Fails batches for a broker that rejected the login, and others that need it for a leader or a producer id.
-
-        Nothing is retried until records are sent again.
+        """Fails batches for a broker that rejected the login, and those that need it for a leader or a producer id. Nothing is
+        retried until records are sent again.
         """
         for node, (error, ends_metadata) in self._client.take_rejections().items():
             self._identity.rejected(node, error)
@@ -335,10 +317,8 @@ def _answer(batch: SealedBatch, code: ErrorCode, message: str | None) -> Partiti
 
 @dataclass(slots=True)
 class RefusalLog:
-    """Warns about batches that brokers reject: at once, then once a second for each broker and error. Used only by the sender
-    thread.
-
-    The next line counts what happened in between; the delivery reports count everything.
+    """Warns about batches that brokers reject: at once, then once a second for each broker and error. The next line counts what
+    happened in between; the delivery reports count everything.
     """
 
     _counts: Counter[tuple[int, str]] = field(default_factory=Counter)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import ExitStack
+from dataclasses import dataclass
 
 from spark_kafka_sink.client.network_client import NetworkClient
 from spark_kafka_sink.errors import KafkaSinkError, UsageError
@@ -11,7 +12,7 @@ from spark_kafka_sink.network.selector import monotonic_ms
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.base.lifecycle import Lifecycle
 from spark_kafka_sink.producer.column_appender import UserClasses
-from spark_kafka_sink.producer.identity.identity import Identity
+from spark_kafka_sink.producer.identity import Identity
 from spark_kafka_sink.producer.metrics.client_telemetry_sender import ClientTelemetrySender
 from spark_kafka_sink.producer.sender.produce_requests import ProduceRequests
 from spark_kafka_sink.producer.single_records.record_buffer import RecordBuffer
@@ -21,39 +22,20 @@ logger = logging.getLogger(__name__)
 MAX_POLL_MS = 60_000
 
 
+@dataclass(eq=False, repr=False)
 class Sender:
-    """One thread that owns a producer's client, sequence numbers and sealed batches.
+    """The thread that owns a producer's client, numbers and sealed batches. Others call only `close` and `force_close`."""
 
-    Other threads call only `close` and `force_close`.
-    """
-
-    def __init__(
-        self,
-        lifecycle: Lifecycle,
-        client: NetworkClient,
-        accumulator: RecordAccumulator,
-        records: RecordBuffer,
-        identity: Identity,
-        requests: ProduceRequests,
-        user_classes: UserClasses,
-        telemetry: ClientTelemetrySender,
-    ) -> None:
-        """Makes a sender.
-
-        Args:
-            records: single records that are in no batch yet.
-            user_classes: closed when the thread ends.
-        """
-        self._lifecycle = lifecycle
-        self._client = client
-        self._accumulator = accumulator
-        self._records = records
-        self._identity = identity
-        self._requests = requests
-        self._user_classes = user_classes
-        self._telemetry = telemetry
-        self._closing = False
-        self._force = False
+    _lifecycle: Lifecycle
+    _client: NetworkClient
+    _accumulator: RecordAccumulator
+    _records: RecordBuffer  # single records that are in no batch yet
+    _identity: Identity
+    _requests: ProduceRequests
+    _user_classes: UserClasses  # closed when the thread ends
+    _telemetry: ClientTelemetrySender
+    _closing: bool = False
+    _force: bool = False
 
     # Any thread
 
@@ -94,7 +76,6 @@ class Sender:
             self._records.fail(error)
 
     def has_ended(self) -> bool:
-        """Whether nothing is left to do, or nothing can be done."""
         if self._force or self._lifecycle.failure is not None:
             return True
         if not self._closing and self._ms_until_idle_close(monotonic_ms()) > 0:
@@ -133,10 +114,8 @@ class Sender:
                 self._lifecycle.fail(failure)
 
     def _hurry(self) -> None:
-        """Sends or fails waiting records at once if a transaction is ending.
-
-        The transaction can end only when none of its records wait or are in flight; later ones would belong to the next
-        transaction.
+        """Sends or fails waiting records at once if a transaction is ending: it can end only when none of its records wait or are
+        in flight; later ones would belong to the next transaction.
         """
         error = self._identity.unsent_error()
         if error is not None:
@@ -146,10 +125,8 @@ class Sender:
             self._accumulator.flush(None)
 
     def _is_flushed(self) -> bool:
-        """Returns whether no record waits or is in flight.
-
-        Checks the places in the order in which records pass them; otherwise a record moved by another thread could be missed in
-        both.
+        """Returns whether no record waits or is in flight. Checks the places in the order in which records pass them; otherwise a
+        record that another thread moves could be missed in both.
         """
         return not (self._records.has_rows() or self._accumulator.has_incomplete() or self._requests.in_flight)
 

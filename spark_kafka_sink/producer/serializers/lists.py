@@ -55,7 +55,6 @@ class ListSerializer(Serializer):
         self._inner = inner
 
     def complete(self, inner: Callable[[], Serializer]) -> None:
-        """Sets the inner serializer to `inner()` if there is none."""
         if self._inner is None:
             self._inner = inner()
 

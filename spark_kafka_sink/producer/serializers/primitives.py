@@ -110,9 +110,7 @@ class FloatSerializer(_Floating):
 
 
 class DoubleSerializer(_Floating):
-    """Writes IEEE 754, 64 bits, big endian; all NaNs have the same bits. Accepts float, and columns of double, float and
-    halffloat.
-    """
+    """Writes IEEE 754, 64 bits, big endian; all NaNs have the same bits. Accepts float, and columns of double or narrower."""
 
     wanted = "a float"
     _format = ">d"

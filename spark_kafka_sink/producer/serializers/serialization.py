@@ -12,9 +12,8 @@ import pyarrow as pa
 
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import InstallationError, OptionError, RegistryError, SchemaError, SerializationError, UsageError
-from spark_kafka_sink.producer.base.call_deadline import call_deadline
 from spark_kafka_sink.producer.base.producer_record import Headers
-from spark_kafka_sink.producer.serializers.serializer import Serializer, is_default
+from spark_kafka_sink.producer.serializers.serializer import Serializer, call_deadline, is_default
 from spark_kafka_sink.records.added_headers import with_headers, without_headers
 from spark_kafka_sink.records.arrow_arrays import holds_bytes, validity
 from spark_kafka_sink.records.columns import RecordColumns
@@ -32,7 +31,6 @@ class Serialization:
     """Runs the serializers. Any thread may call, several at once; the only state is whether it was closed."""
 
     def __init__(self, key: Serializer, value: Serializer, limit_s: float = math.inf) -> None:
-        """limit_s: how long a call may wait for a registry, in s."""
         self._key = key
         self._value = value
         self._nothing_to_do = is_default(key) and is_default(value)
@@ -117,10 +115,7 @@ def _serialized_column(serializer: Serializer, part: str, topic: str, column: pa
 
 
 def _without_headers(columns: RecordColumns, names: tuple[str, ...]) -> RecordColumns:
-    """Returns the columns without headers that the serializers alone add.
-
-    Rows of another topic may bring the id of their old schema. Readers prefer it, and would decode with the wrong schema.
-    """
+    """Removes headers that the serializers alone add: readers prefer them, such as an old schema's id, to the right ones."""
     return replace(
         columns,
         headers=None if columns.headers is None else without_headers(columns.headers, names),
@@ -141,7 +136,6 @@ def _with_headers(
 
 
 def _check(found: Any, rows: int) -> None:
-    """Checks the result of a user's serializer."""
     if not isinstance(found, pa.Array) or not holds_bytes(found.type):
         kind = found.type if isinstance(found, pa.Array) else type(found).__name__
         raise TypeError(f"returned {kind}, not an Arrow array of binary or string")

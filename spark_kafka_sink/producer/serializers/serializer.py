@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -133,7 +136,10 @@ class DefaultSerializer(Serializer):
         if value is None or isinstance(value, bytes):
             return value
         if isinstance(value, str):
-            return _utf8(value)
+            try:
+                return value.encode()
+            except UnicodeEncodeError as error:
+                raise SerializationError(f"text with a lone surrogate at {error.start} cannot be encoded as UTF-8") from None
         if isinstance(value, bytearray | memoryview):
             return bytes(value)
         raise refused_value(value, "bytes or str (the option key.serializer or value.serializer is not set)")
@@ -148,8 +154,26 @@ def is_default(serializer: Serializer) -> bool:
     return type(serializer) is DefaultSerializer
 
 
-def _utf8(text: str) -> bytes:
+# The deadline of a call of send() or append(), for serializers that ask a registry
+
+
+class _Call(threading.local):
+    deadline: float | None = None
+
+
+_call = _Call()
+
+
+@contextmanager
+def call_deadline(limit_s: float) -> Iterator[None]:
+    """Limits how long serializers may wait in this thread, all of them together: until `limit_s` from now."""
+    before, _call.deadline = _call.deadline, time.monotonic() + limit_s
     try:
-        return text.encode()
-    except UnicodeEncodeError as error:
-        raise SerializationError(f"text with a lone surrogate at {error.start} cannot be encoded as UTF-8") from None
+        yield
+    finally:
+        _call.deadline = before
+
+
+def call_time_left_s(limit_s: float) -> float:
+    """Returns how long a serializer may wait now, in s. limit_s: the most that it waits outside of a producer's calls, too."""
+    return limit_s if _call.deadline is None else min(limit_s, _call.deadline - time.monotonic())

@@ -95,12 +95,7 @@ def serializers_of(config: ProducerConfig) -> tuple[Serializer, Serializer]:
 
 
 def _check_used(schemas: Sequence[str], readers: Sequence[str]) -> None:
-    """Raises OptionError for an option of schemas that no serializer reads, or that means one schema for keys and values.
-
-    Args:
-        schemas: names of the options.
-        readers: the parts whose serializer reads them: key, value or both.
-    """
+    """Raises OptionError for an option of schemas that no serializer reads, or that means one schema for keys and values."""
     for option in schemas:
         part = option.partition(".")[0]
         if not readers:

@@ -13,18 +13,16 @@ from spark_kafka_sink.errors import KafkaSinkError, RecordError, RecordTooLargeE
 from spark_kafka_sink.network.selector import monotonic_ms
 from spark_kafka_sink.options.option import INT64_MAX
 from spark_kafka_sink.options.producer_options import ProducerConfig
-from spark_kafka_sink.producer.base.call_deadline import call_deadline
-from spark_kafka_sink.producer.base.column_checks import is_text, too_large
+from spark_kafka_sink.producer.base.bad_rows import is_text, too_large
 from spark_kafka_sink.producer.base.lifecycle import NO_WAIT, Lifecycle, in_callback
 from spark_kafka_sink.producer.base.producer_record import Headers, OnDelivery, ProducerRecord, not_stored
 from spark_kafka_sink.producer.base.rate_limit import RateLimit
-from spark_kafka_sink.producer.identity.identity import Identity
+from spark_kafka_sink.producer.identity import Identity
 from spark_kafka_sink.producer.interceptors import ProducerInterceptors, as_ours
 from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
-from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
-from spark_kafka_sink.producer.retention import Retention
+from spark_kafka_sink.producer.producer_metadata import ProducerMetadata, Retention
 from spark_kafka_sink.producer.serializers.serialization import prepare_both, serialized_value
-from spark_kafka_sink.producer.serializers.serializer import Serializer, is_default
+from spark_kafka_sink.producer.serializers.serializer import Serializer, call_deadline, is_default
 from spark_kafka_sink.producer.single_records.record_buffer import RecordBuffer
 from spark_kafka_sink.producer.single_records.record_future import RecordFuture
 from spark_kafka_sink.producer.single_records.topic_buffer import TopicBuffer
@@ -60,7 +58,6 @@ class RecordAppender:
         retention: Retention,
         rate_limit: RateLimit | None = None,
     ) -> None:
-        """`serializers` are those of keys and of values."""
         self._key, self._value = serializers
         self._key_is_made, self._value_is_made = (not is_default(serializer) for serializer in serializers)
         self._adds_headers = any(serializer.adds_headers for serializer in serializers)
@@ -133,18 +130,14 @@ class RecordAppender:
         return (*(pair for pair in headers if pair[0] not in self._own_headers), *added)
 
     def _known(self, buffer: TopicBuffer, topic: str, partition: int) -> TopicBuffer:
-        """Waits for the topic and the partition. Only then is the buffer kept, because the number of misspelled names is
-        unbounded.
-        """
+        """Waits for the topic and the partition. Only then is the buffer kept: the number of misspelled names is unbounded."""
         cluster = self._cluster_with(topic, partition)
         buffer = self._record_buffer.keep(buffer)
         buffer.known_in = cluster
         return buffer
 
     def _cluster_with(self, topic: str, partition: int) -> Cluster | None:
-        """Returns the cluster; None in a callback, which must not wait, if the topic is unknown: the record then waits in the
-        background.
-        """
+        """Returns the cluster; None for an unknown topic in a callback, which must not wait: then the record waits for it."""
         if in_callback():
             self._metadata.add(topic, monotonic_ms())
             if self._metadata.fetch().partition_count(topic) is None:
@@ -193,9 +186,7 @@ def wrapped(
 
 
 def _with_registry(send: Send, serializers: tuple[Serializer, Serializer], limit_s: float) -> Send:
-    """Wraps `send` for serializers that use a registry: they wait for it for at most `limit_s` seconds, and both are prepared
-    before either registers a schema.
-    """
+    """Limits how long serializers wait for a registry. Both are prepared before either registers a schema."""
     both = all(serializer.reads_schema_options for serializer in serializers)
 
     def send_with_registry(record: Record, on_delivery: OnDelivery | None) -> RecordFuture:
@@ -259,7 +250,6 @@ def _checked_timestamp(topic: str, timestamp: Any, unit: str | None) -> int:
 
 
 def _whole(value: Any) -> int | None:
-    """Returns whether a value is an integer, including numpy's, but not a bool."""
     try:
         return None if isinstance(value, bool) else operator.index(value)
     except TypeError:

@@ -21,12 +21,12 @@ from spark_kafka_sink.errors import (
 from spark_kafka_sink.network.selector import monotonic_ms
 from spark_kafka_sink.options.producer_options import ProducerConfig
 from spark_kafka_sink.producer.accumulator.appender import Append
-from spark_kafka_sink.producer.accumulator.produce_result import ProduceResult
+from spark_kafka_sink.producer.accumulator.producer_batch import ProduceResult
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.accumulator.tally import Tally
 from spark_kafka_sink.producer.base.lifecycle import FOREVER_MS, MAX_WAIT_S, NO_WAIT, Lifecycle, in_callback
 from spark_kafka_sink.producer.column_appender import ColumnAppender
-from spark_kafka_sink.producer.identity.identity import Identity
+from spark_kafka_sink.producer.identity import Identity
 from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
 from spark_kafka_sink.producer.single_records.record_future import RecordFuture, RecordThunk, TopicWaiter
 from spark_kafka_sink.producer.single_records.topic_buffer import BufferedRows, BufferLimits, TopicBuffer
@@ -117,9 +117,7 @@ class RecordBuffer:
             self._wake_for_rest(buffer)
 
     def _acquired(self, buffer: TopicBuffer, deadline: float) -> bool:
-        """Waits until no other thread drains the buffer. Returns False at the deadline, or if the producer has failed: an
-        interrupted thread never releases it.
-        """
+        """Waits until no other thread drains the buffer. Returns False at the deadline, or if an interrupted thread keeps it."""
         while not buffer.draining.acquire(timeout=min(_left(deadline), MAX_WAIT_S)):
             if not _left(deadline) or self._lifecycle.failure is not None:
                 return False
@@ -190,9 +188,8 @@ class RecordBuffer:
 
     def _too_late(self, buffer: TopicBuffer, late: BufferedRows, cause: DeadlineError) -> DeadlineError | None:
         topic, age_ms = buffer.waiter.topic, monotonic_ms() - late.since_ms
-        if buffer.known_in is None and isinstance(
-            cause, MetadataTimeoutError
-        ):  # sent in a callback, which could not wait for the metadata
+        # Sent in a callback, which could not wait for the metadata.
+        if buffer.known_in is None and isinstance(cause, MetadataTimeoutError):
             if age_ms < self._max_block_ms:
                 return None
             return MetadataTimeoutError(
@@ -297,7 +294,6 @@ class RecordBuffer:
                 raise _flush_timeout(f"records are in no batch ({late[1].message})", timeout_s)
 
     def unsent(self) -> int:
-        """Number of records that are in no batch."""
         return sum(buffer.unsent() for buffer in list(self._waiting))
 
     def close(self) -> None:

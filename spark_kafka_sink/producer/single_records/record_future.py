@@ -7,17 +7,15 @@ from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from spark_kafka_sink.errors import KafkaSinkError, ResultTimeoutError
+from spark_kafka_sink.producer.accumulator.producer_batch import ProduceResult
 from spark_kafka_sink.producer.accumulator.tally import Tally
 from spark_kafka_sink.producer.base.lifecycle import Lifecycle, callbacks
 from spark_kafka_sink.producer.base.producer_record import OnDelivery, RecordMetadata, not_stored
 from spark_kafka_sink.records.batch_header import NO_TIMESTAMP
 from spark_kafka_sink.reports.partition_reports import NO_OFFSET
-
-if TYPE_CHECKING:
-    from spark_kafka_sink.producer.accumulator.produce_result import ProduceResult
 
 logger = logging.getLogger(__name__)
 
@@ -102,9 +100,7 @@ class RecordFuture(Future[RecordMetadata]):
         """
         error = self.exception(timeout)
         if error is not None:
-            raise error.with_traceback(
-                None
-            )  # shared by all records of a batch; otherwise the traceback would grow with each raise
+            raise error.with_traceback(None)  # all records of a batch share it: the traceback would grow with each raise
         return self._metadata()
 
     def cancel(self) -> bool:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from threading import Lock
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from spark_kafka_sink.client.cluster import Cluster
 from spark_kafka_sink.errors import KafkaSinkError
 from spark_kafka_sink.network.selector import monotonic_ms
 from spark_kafka_sink.producer.base.producer_record import Headers
@@ -17,9 +17,6 @@ from spark_kafka_sink.producer.single_records.record_future import RecordFuture,
 from spark_kafka_sink.records.arrow_arrays import array_of_bytes, array_of_numbers
 from spark_kafka_sink.records.columns import NO_PARTITION, RecordColumns
 from spark_kafka_sink.records.sizes import MAX_RECORD_OVERHEAD
-
-if TYPE_CHECKING:
-    from spark_kafka_sink.client.cluster import Cluster
 
 # Number of rows that justify an append's fixed cost of some 0.5 ms.
 MAX_ROWS = 2_000
@@ -112,7 +109,6 @@ class TopicBuffer:
             return not self.rows.futures and self.taken is None and not self.draining.locked()
 
     def unsent(self) -> int:
-        """Number of rows that are in no batch."""
         with self.lock:
             return len(self.rows) + (0 if self.taken is None else len(self.taken.pending()))
 
@@ -139,14 +135,11 @@ class TopicBuffer:
             return self.ended_by
 
     def close(self, error: KafkaSinkError) -> None:
-        """Rejects further rows."""
         with self.lock:
             self.closed_by = self.closed_by or error
 
     def end(self, error: KafkaSinkError) -> list[RecordFuture]:
-        """Ends the creation of batches. Returns the futures of the remaining rows, also of those that a thread has taken: it may
-        have been interrupted.
-        """
+        """Ends the creation of batches. Returns the futures of all rows left, with those of a thread that was interrupted."""
         with self.lock:
             self.closed_by = self.closed_by or error
             self.ended_by = error
@@ -227,7 +220,6 @@ class BufferedRows:
         return picked
 
     def extend(self, later: BufferedRows) -> None:
-        """Appends the rows of `later`."""
         if not self:
             self.since_ms = later.since_ms
         self._add(later, range(len(later)))

@@ -15,13 +15,13 @@ from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccum
 from spark_kafka_sink.producer.base.lifecycle import FOREVER_MS
 from spark_kafka_sink.producer.base.produce_reactions import SOON_MS
 from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
-from spark_kafka_sink.producer.transactions.reactions import ADVICE, Reaction, gravest, reaction
 from spark_kafka_sink.producer.transactions.requests import (
     CoordinatorKey,
     TransactionRequest,
     find_coordinator,
     found_coordinator,
 )
+from spark_kafka_sink.producer.transactions.states import ADVICE, Reaction, gravest, reaction
 from spark_kafka_sink.producer.transactions.transaction_manager import TransactionManager
 from spark_kafka_sink.producer.transactions.verification import too_old
 from spark_kafka_sink.protocol.api import ApiKey
@@ -44,9 +44,7 @@ class InFlight:
 
 
 class TransactionCoordinatorClient:
-    """Sends requests of a transaction. Owned by the sender thread. As in Java one request is in flight at a time, because order
-    matters.
-    """
+    """Sends a transaction's requests in the sender thread. As in Java one is in flight at a time, because order matters."""
 
     def __init__(
         self, config: ProducerConfig, client: NetworkClient, metadata: ProducerMetadata, accumulator: RecordAccumulator
@@ -71,7 +69,6 @@ class TransactionCoordinatorClient:
         return self._done_requests if self._is_asking else None
 
     def too_old(self, manager: TransactionManager, node: int) -> UnsupportedVersionError | None:
-        """Returns why a connected broker is too old for the transaction; None if it is not."""
         return too_old(self._client.versions(node)) if manager.is_for_others else None
 
     # Requests
@@ -85,7 +82,6 @@ class TransactionCoordinatorClient:
         self._is_asking = False
 
     def step(self, manager: TransactionManager, now_ms: int, is_flushed: Callable[[], bool]) -> int:
-        """Sends the next request; see Identity.step."""
         self.waits_to_connect_to = None
         if self._in_flight is not None:
             return FOREVER_MS

@@ -163,7 +163,6 @@ def _offset_codes(body: TxnOffsetCommitResponse) -> Codes:
 
 
 def committed_offsets(body: TxnOffsetCommitResponse) -> dict[TopicPartition, int]:
-    """Returns the error code of each partition."""
     return {(topic.name, each.partition_index): each.error_code for topic in body.topics for each in topic.partitions}
 
 
@@ -259,7 +258,6 @@ class Contents:
     # Requests to send
 
     def is_waiting(self) -> bool:
-        """Whether records wait for ids of topics, or partitions to be added."""
         return bool(self._unknown or self._waiting)
 
     def has_offsets(self, group_id: str | None = None) -> bool:

@@ -1,12 +1,15 @@
-"""The states of a transactional producer, the transitions between them, and the calls that each allows (Java's State)."""
+"""The states of a transactional producer, the calls that each allows (Java's State), and the reaction to each error code."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import Enum, auto
+from enum import Enum, IntEnum, auto
 from typing import Final
 
 from spark_kafka_sink.errors import UsageError
+from spark_kafka_sink.producer.base.produce_reactions import FORGOTTEN
+from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 
 
 class State(Enum):
@@ -86,12 +89,6 @@ INSTEAD: Final[Mapping[State, str]] = {
 """Advice for each call that is not allowed."""
 
 
-def check_move(state: State, following: State) -> None:
-    """Raises UsageError for a transition that is not in the table."""
-    if following not in NEXT[state]:
-        raise UsageError(f"a transaction that is {state.name} cannot become {following.name}")
-
-
 def check_call(call: Call, state: State, transactional_id: str) -> None:
     """Raises UsageError for a call that the state does not allow. The message says what to call instead."""
     if state not in ALLOWED_IN[call]:
@@ -100,3 +97,117 @@ def check_call(call: Call, state: State, transactional_id: str) -> None:
             transactional_id=transactional_id,
             state=state.name,
         )
+
+
+# Reactions to error codes. Java has them in the handleResponse of each handler in TransactionManager. Codes outside a table are
+# retried if Java's exception is a RetriableException and otherwise fatal, except for AddPartitionsToTxn, whose codes concern
+# partitions.
+
+
+class Reaction(IntEnum):
+    """The treatment of a request. Of several in one response, the largest (most severe) counts."""
+
+    DONE = 0
+    RETRY = 1  # after retry.backoff.ms
+    RETRY_SOON = 2  # the obstacle lasts a few ms
+    FIND_COORDINATOR = 3  # look the coordinator up, then retry
+    ABORTABLE = 4  # the transaction can only be aborted
+    NOT_ALLOWED = 5  # nothing has begun; repeat the call once permission is granted
+    ABORTABLE_WITHOUT_END = 6  # like ABORTABLE, but EndTxn would not be understood: get another epoch at once
+    FATAL = 7
+    FENCED = 8
+
+
+E, R = ErrorCode, Reaction
+
+# Codes of all APIs. An old coordinator returns INVALID_PRODUCER_EPOCH for PRODUCER_FENCED.
+_ALL: Final[dict[int, Reaction]] = {
+    E.NONE: R.DONE,
+    E.CONCURRENT_TRANSACTIONS: R.RETRY_SOON,
+    E.NOT_COORDINATOR: R.FIND_COORDINATOR,
+    E.COORDINATOR_NOT_AVAILABLE: R.FIND_COORDINATOR,
+    E.INVALID_PRODUCER_EPOCH: R.FENCED,
+    E.PRODUCER_FENCED: R.FENCED,
+    # Not abortable: a producer that was fenced gets this code too, once the coordinator has forgotten the id (KAFKA-18019).
+    E.INVALID_PRODUCER_ID_MAPPING: R.FATAL,
+    E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: R.FATAL,
+    E.TRANSACTION_ABORTABLE: R.ABORTABLE,
+}
+
+_UNKNOWN_PRODUCER: Final[dict[int, Reaction]] = {E.UNKNOWN_PRODUCER_ID: R.ABORTABLE_WITHOUT_END}
+
+TABLES: Final[Mapping[ApiKey, Mapping[int, Reaction]]] = {
+    ApiKey.FIND_COORDINATOR: _ALL
+    | {
+        E.COORDINATOR_NOT_AVAILABLE: R.RETRY,
+        E.NOT_COORDINATOR: R.RETRY,
+        E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: R.NOT_ALLOWED,
+        E.GROUP_AUTHORIZATION_FAILED: R.ABORTABLE,
+    },
+    ApiKey.INIT_PRODUCER_ID: _ALL
+    | {
+        E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: R.NOT_ALLOWED,
+        E.CLUSTER_AUTHORIZATION_FAILED: R.NOT_ALLOWED,
+        E.TRANSACTION_ABORTABLE: R.NOT_ALLOWED,
+    },
+    ApiKey.ADD_PARTITIONS_TO_TXN: _ALL | _UNKNOWN_PRODUCER | {E.INVALID_TXN_STATE: R.FATAL},
+    ApiKey.ADD_OFFSETS_TO_TXN: _ALL
+    | _UNKNOWN_PRODUCER
+    | {E.INVALID_TXN_STATE: R.FATAL, E.GROUP_AUTHORIZATION_FAILED: R.ABORTABLE},
+    ApiKey.TXN_OFFSET_COMMIT: _ALL
+    | {
+        E.REQUEST_TIMED_OUT: R.FIND_COORDINATOR,
+        E.GROUP_AUTHORIZATION_FAILED: R.ABORTABLE,
+        E.TOPIC_AUTHORIZATION_FAILED: R.ABORTABLE,  # fatal in Java, like the next: both concern these offsets only
+        E.OFFSET_METADATA_TOO_LARGE: R.ABORTABLE,
+        E.FENCED_INSTANCE_ID: R.ABORTABLE,
+        E.UNKNOWN_MEMBER_ID: R.ABORTABLE,
+        E.ILLEGAL_GENERATION: R.ABORTABLE,
+        E.STALE_MEMBER_EPOCH: R.ABORTABLE,
+        E.GROUP_ID_NOT_FOUND: R.ABORTABLE,
+        E.UNSUPPORTED_FOR_MESSAGE_FORMAT: R.FATAL,
+    },
+    ApiKey.END_TXN: _ALL | _UNKNOWN_PRODUCER | {E.INVALID_TXN_STATE: R.FATAL},
+    ApiKey.METADATA: _ALL,
+}
+
+# Not attempted because of another partition's error in the same response: that error decides, even if it is transient.
+_NO_CAUSE: Final = frozenset({E.OPERATION_NOT_ATTEMPTED})
+
+ADVICE: Final[Mapping[int, str]] = {
+    E.INVALID_TRANSACTION_TIMEOUT: "transaction.timeout.ms exceeds the brokers' transaction.max.timeout.ms, which defaults to"
+    " 15 minutes (900000): lower"
+    " it to at most that",
+    E.PRODUCER_FENCED: "another producer uses this transactional id now, or the transaction was open for longer than"
+    " transaction.timeout.ms",
+    E.INVALID_PRODUCER_EPOCH: "another producer uses this transactional id now, or the transaction was open for longer than"
+    " transaction.timeout.ms",
+    E.INVALID_PRODUCER_ID_MAPPING: FORGOTTEN,
+    E.INVALID_TXN_STATE: "the coordinator has no such open transaction: it was open for longer than"
+    " transaction.timeout.ms, or another process"
+    " has ended it",
+    E.UNSUPPORTED_VERSION: "this cluster does not serve transactions to this client; in Spark, set"
+    " delivery.guarantee=at-least-once",
+    E.UNKNOWN_MEMBER_ID: "the consumer that read these offsets has left its group, or was removed from it",
+    E.ILLEGAL_GENERATION: "the consumer group has rebalanced since",
+    E.STALE_MEMBER_EPOCH: "the consumer group has rebalanced since",
+    E.GROUP_ID_NOT_FOUND: "the consumer group does not exist any more",
+    E.FENCED_INSTANCE_ID: "another consumer uses this group.instance.id now",
+}
+"""Advice to the user if the error's name is not enough. security/acls.py covers missing permissions."""
+
+
+def reaction(api: ApiKey, code: int) -> Reaction:
+    found = TABLES[api].get(code)
+    if found is not None:
+        return found
+    if error_facts(code).retriable:
+        return Reaction.RETRY
+    return Reaction.ABORTABLE if api is ApiKey.ADD_PARTITIONS_TO_TXN else Reaction.FATAL
+
+
+def gravest(api: ApiKey, codes: Mapping[str, int]) -> tuple[str, int]:
+    """Returns the topic or group, by name, whose error in a response is the most severe, and that code."""
+    causes = {what: code for what, code in codes.items() if code not in _NO_CAUSE}
+    deciding = causes if any(causes.values()) else codes
+    return max(deciding.items(), key=lambda of: reaction(api, of[1]), default=("", int(E.NONE)))

@@ -25,9 +25,16 @@ from spark_kafka_sink.producer.base.lifecycle import wait_until
 from spark_kafka_sink.producer.base.produce_reactions import FORGOTTEN
 from spark_kafka_sink.producer.transactions import requests
 from spark_kafka_sink.producer.transactions.offsets import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
-from spark_kafka_sink.producer.transactions.reactions import Reaction
 from spark_kafka_sink.producer.transactions.requests import Contents, TransactionRequest
-from spark_kafka_sink.producer.transactions.states import ALLOWED_IN, NEXT, UNDER_WAY, Call, State, check_call, check_move
+from spark_kafka_sink.producer.transactions.states import (
+    ALLOWED_IN,
+    NEXT,
+    UNDER_WAY,
+    Call,
+    Reaction,
+    State,
+    check_call,
+)
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.wire_types import ZERO_UUID
@@ -48,19 +55,14 @@ class TransactionManager:
     def __init__(
         self, transactional_id: str, timeout_ms: int, finalized_feature: Callable[[str], int], *, single: bool = False
     ) -> None:
-        """Makes the state of an id that is not initialized.
-
-        Args:
-            timeout_ms: transaction.timeout.ms.
-            single: whether there is only one transaction, so that no epoch is requested after it.
-        """
+        """timeout_ms: transaction.timeout.ms. single: whether no epoch is needed after the first transaction."""
         self.transactional_id = transactional_id
         self._timeout_ms = timeout_ms
         self._finalized_feature = finalized_feature
-        self._single = single
+        self.is_for_others = single  # another process may end the transaction, which requires newer brokers (verification.py)
         self._lock = Lock()
         self._changes = Changes()
-        self._state = State.UNINITIALIZED
+        self.state = State.UNINITIALIZED
         self._error: KafkaSinkError | None = None  # the first error, in an error state
         self._pending: Call | None = None  # whose end no caller has seen yet
         self._commit_is_asked = False  # EndTxn may be in flight: nothing can prevent the commit any more
@@ -77,15 +79,6 @@ class TransactionManager:
         self._new_epoch = False  # needed before the next transaction
         self._without_end = False  # the coordinator would not understand EndTxn
 
-    @property
-    def state(self) -> State:
-        return self._state
-
-    @property
-    def is_for_others(self) -> bool:
-        """Whether another process may end the transaction, which requires newer brokers (verification.py)."""
-        return self._single
-
     def topic_ids(self, topics: Iterable[str]) -> tuple[tuple[str, str], ...]:
         """Returns the ids that topics of the transaction had before records were sent to them; none if brokers have none."""
         ids = self._contents.topic_ids()
@@ -93,15 +86,12 @@ class TransactionManager:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a transaction that can be aborted."""
-        return self._state in ALLOWED_IN[Call.ABORT]
+        return self.state in ALLOWED_IN[Call.ABORT]
 
     # Calls
 
     def start(self, call: Call, deadline_ms: int) -> None:
-        """Starts init_transactions, commit or abort, or continues it until a later deadline. Raises an error if that is not
-        possible.
-        """
+        """Starts init_transactions, commit or abort, or continues it until a later deadline."""
         with self._lock:
             self._deadline_ms = deadline_ms
             if self._pending is call:
@@ -123,7 +113,6 @@ class TransactionManager:
     def add_offsets(
         self, group: ConsumerGroupMetadata, offsets: dict[TopicPartition, OffsetAndMetadata], deadline_ms: int
     ) -> None:
-        """Adds offsets to commit with the transaction."""
         with self._lock:
             self._check(Call.SEND_OFFSETS)
             self._deadline_ms = deadline_ms
@@ -136,8 +125,7 @@ class TransactionManager:
             self._move(State.PREPARED_TRANSACTION)
 
     def check_may_send(self) -> None:
-        """Raises an error unless a transaction is open."""
-        if self._state is not State.IN_TRANSACTION:
+        if self.state is not State.IN_TRANSACTION:
             with self._lock:
                 self._check(Call.SEND)
 
@@ -147,7 +135,7 @@ class TransactionManager:
         Raises the transaction's error, or TransactionTimeoutError timeout_s after `begun` (monotonic; None: now). After that the
         same call can be repeated.
         """
-        self._wait(lambda: self._state not in UNDER_WAY[call], call, timeout_s, check_alive, begun)
+        self._wait(lambda: self.state not in UNDER_WAY[call], call, timeout_s, check_alive, begun)
         with self._lock:
             self._pending = None
             if self._error is not None and not self._is_committed:  # otherwise the next call raises it: this one has succeeded
@@ -163,12 +151,7 @@ class TransactionManager:
                 self._raise_error()
 
     def _wait(
-        self,
-        done: Callable[[], bool],
-        call: Call,
-        timeout_s: float,
-        check_alive: Callable[[], None],
-        begun: float | None = None,
+        self, done: Callable[[], bool], call: Call, timeout_s: float, check_alive: Callable[[], None], begun: float | None = None
     ) -> None:
         deadline = (time.monotonic() if begun is None else begun) + timeout_s
         wait_until(self._changes, done, deadline, lambda: self._late(call, timeout_s), check_alive)
@@ -181,21 +164,21 @@ class TransactionManager:
         )
 
     def _check(self, call: Call) -> None:
-        if self._state is State.FATAL_ERROR or (self._state is State.ABORTABLE_ERROR and call is not Call.ABORT):
+        if self.state is State.FATAL_ERROR or (self.state is State.ABORTABLE_ERROR and call is not Call.ABORT):
             self._raise_error()
-        if self._pending not in (None, call) and self._state is not State.ABORTABLE_ERROR:
+        if self._pending not in (None, call) and self.state is not State.ABORTABLE_ERROR:
             raise UsageError(
                 f"transactional id {self.transactional_id}: {call.value}() is not allowed yet: an earlier"
                 f" {self._pending.value}() ended before its outcome was known; repeat that call first",
                 transactional_id=self.transactional_id,
-                state=self._state.name,
+                state=self.state.name,
             )
-        check_call(call, self._state, self.transactional_id)
+        check_call(call, self.state, self.transactional_id)
 
     def _raise_error(self) -> None:
         error = self._error
         assert error is not None
-        if self._state is not State.ABORTABLE_ERROR:
+        if self.state is not State.ABORTABLE_ERROR:
             raise error.with_traceback(None)  # raised repeatedly; otherwise the traceback would grow each time
         raise TransactionAbortableError(
             f"transactional id {self.transactional_id}: the transaction can only be aborted: {error}",
@@ -206,8 +189,7 @@ class TransactionManager:
 
     @property
     def sends_as(self) -> ProducerIdAndEpoch | None:
-        """Returns the producer id of batches; None if none may be sent."""
-        return self.producer if self._state in _SENDING else None
+        return self.producer if self.state in _SENDING else None
 
     def may_drain(self, queue: PartitionQueue) -> bool:
         """Returns whether the queue's partition is part of the transaction. If not, it will be added.
@@ -227,9 +209,9 @@ class TransactionManager:
     def unsent_error(self) -> KafkaSinkError | None:
         """Returns why unsent records will never be sent; None if they will."""
         with self._lock:
-            if self._state in (State.ABORTABLE_ERROR, State.FATAL_ERROR):
+            if self.state in (State.ABORTABLE_ERROR, State.FATAL_ERROR):
                 return self._error
-            if self._state is State.ABORTING_TRANSACTION:
+            if self.state is State.ABORTING_TRANSACTION:
                 text = f"transactional id {self.transactional_id}: the transaction was aborted before these records were sent"
                 return TransactionAbortedError(text, transactional_id=self.transactional_id)
         return None
@@ -244,27 +226,24 @@ class TransactionManager:
         that call.
         """
         with self._lock:
-            adds = self._state in _SENDING and self._contents.is_waiting()  # records wait for that, whatever else waits
+            adds = self.state in _SENDING and self._contents.is_waiting()  # records wait for that, whatever else waits
             if now_ms >= self._deadline_ms and not adds:
                 return None
-            ends = self._state in _ENDING and is_flushed()
-            if ends and not self._is_at_coordinator():
+            ends = self.state in _ENDING and is_flushed()
+            is_at_coordinator = not self._without_end and (self._contents.begun or self._contents.has_offsets())
+            if ends and not is_at_coordinator:
                 self._complete()
                 ends = False
             return self._request(ends=ends)
 
-    def _is_at_coordinator(self) -> bool:
-        """Whether the coordinator has something to end."""
-        return not self._without_end and (self._contents.begun or self._contents.has_offsets())
-
     def _request(self, *, ends: bool) -> TransactionRequest | None:
         transactional_id = self.transactional_id
-        if self._state is State.INITIALIZING:
+        if self.state is State.INITIALIZING:
             return requests.init_producer_id(transactional_id, self._timeout_ms, self.producer)
-        if self._state in _SENDING and (request := self._contents.next_request(self.producer, self.version)) is not None:
+        if self.state in _SENDING and (request := self._contents.next_request(self.producer, self.version)) is not None:
             return request
         if ends:
-            committed = self._state is State.COMMITTING_TRANSACTION
+            committed = self.state is State.COMMITTING_TRANSACTION
             if committed and self._contents.topics and not self._are_topics_checked:
                 return requests.topic_ids(transactional_id, self._contents.topics, await_all=False)
             self._commit_is_asked = committed
@@ -281,7 +260,7 @@ class TransactionManager:
                     self._initialized(body)
                 case ApiKey.END_TXN:
                     self._ended(body)
-                case ApiKey.METADATA if self._state is State.COMMITTING_TRANSACTION and not self._contents.is_waiting():
+                case ApiKey.METADATA if self.state is State.COMMITTING_TRANSACTION and not self._contents.is_waiting():
                     self._topics_checked(body)
             may_drain = self._contents.done(request, body)
             self._changes.notify_all()
@@ -298,7 +277,7 @@ class TransactionManager:
         with self._lock:
             if self._is_aborted_by(request, reaction, error):
                 self._complete()
-            elif reaction in _REPEATABLE and self._state is State.INITIALIZING:
+            elif reaction in _REPEATABLE and self.state is State.INITIALIZING:
                 self._move(State.UNINITIALIZED, error)
                 self.producer = NO_PRODUCER
             elif reaction in _ABORTABLE:
@@ -309,10 +288,8 @@ class TransactionManager:
             self._changes.notify_all()
 
     def _is_aborted_by(self, request: TransactionRequest, reaction: Reaction, error: KafkaSinkError) -> bool:
-        """Returns whether there is nothing to abort: the id's mapping is gone, or the transaction never reached the
-        coordinator.
-        """
-        if request.api.key is not ApiKey.END_TXN or self._state is not State.ABORTING_TRANSACTION:
+        """Returns whether there is nothing to abort: the id is forgotten, or the transaction never reached the coordinator."""
+        if request.api.key is not ApiKey.END_TXN or self.state is not State.ABORTING_TRANSACTION:
             return False
         if reaction in _ABORTABLE:
             self._without_end = True
@@ -332,7 +309,7 @@ class TransactionManager:
         so this record is not one of them.
         """
         with self._lock:
-            if self._state in _SENDING and not self._commit_is_asked:
+            if self.state in _SENDING and not self._commit_is_asked:
                 self._abortable(error)
                 self._changes.notify_all()
 
@@ -363,19 +340,19 @@ class TransactionManager:
         ended by this producer. Java's TransactionManager.authenticationFailed ends the producer in each of these cases.
         """
         with self._lock:
-            if self._state is State.INITIALIZING:
+            if self.state is State.INITIALIZING:
                 self._move(State.UNINITIALIZED, error)
                 self.producer = NO_PRODUCER
-            elif self._state in _SENDING and not self._commit_is_asked:
+            elif self.state in _SENDING and not self._commit_is_asked:
                 self._abortable(error)
-            elif self._state in _ENDING:
+            elif self.state in _ENDING:
                 self._fatal(self._not_ended(error))
             self._changes.notify_all()
 
     def _not_ended(self, error: AuthenticationError) -> AuthenticationError:
         outcome = (
             "it is not known whether the transaction was committed"
-            if self._state is State.COMMITTING_TRANSACTION
+            if self.state is State.COMMITTING_TRANSACTION
             else "the transaction could not be aborted and stays open until transaction.timeout.ms"
         )
         text = f"transactional id {self.transactional_id}: {outcome}: {error.message}"
@@ -384,7 +361,7 @@ class TransactionManager:
     def close(self, now_ms: int, timeout_ms: int) -> bool:
         """Begins to abort an open transaction, once, because the producer is closing. Returns whether nothing is left to do."""
         with self._lock:
-            if self._state in (State.IN_TRANSACTION, State.ABORTABLE_ERROR):
+            if self.state in (State.IN_TRANSACTION, State.ABORTABLE_ERROR):
                 logger.info(
                     "transactional id %s: aborting the open transaction, because its producer is closing", self.transactional_id
                 )
@@ -392,34 +369,34 @@ class TransactionManager:
                 self._contents.forget_waiting()
             if not self._closing:
                 self._closing, self._deadline_ms = True, now_ms + timeout_ms
-            return self._state not in _ENDING or now_ms >= self._deadline_ms
+            return self.state not in _ENDING or now_ms >= self._deadline_ms
 
     def _abortable(self, error: KafkaSinkError) -> None:
         self._new_epoch = True
         self._contents.forget_waiting()
-        if self._state in _SENDING:
+        if self.state in _SENDING:
             self._move(State.ABORTABLE_ERROR, error)
 
     def _fatal(self, error: KafkaSinkError) -> None:
         self._contents.forget_waiting()
-        if State.FATAL_ERROR in NEXT[self._state]:
+        if State.FATAL_ERROR in NEXT[self.state]:
             self._move(State.FATAL_ERROR, error)
 
     def _move(self, state: State, error: KafkaSinkError | None = None) -> None:
-        check_move(self._state, state)
-        logger.debug("transactional id %s: %s, then %s", self.transactional_id, self._state.name, state.name)
-        self._state = state
+        if state not in NEXT[self.state]:
+            raise UsageError(f"a transaction that is {self.state.name} cannot become {state.name}")
+        logger.debug("transactional id %s: %s, then %s", self.transactional_id, self.state.name, state.name)
+        self.state = state
         self._error = error
 
     def _complete(self) -> None:
-        """Completes the transaction after its commit or abort."""
         new_epoch = (self._new_epoch and self.version < 2) or self._without_end
         # A cluster that was upgraded or downgraded: the next transaction has the other version and its own epoch.
         new_epoch = new_epoch or self.version != self._agreed_version()
         self._new_epoch = self._without_end = False
-        self._is_committed = self._state is State.COMMITTING_TRANSACTION
+        self._is_committed = self.state is State.COMMITTING_TRANSACTION
         self._contents.clear(committed=self._is_committed)
-        self._move(State.INITIALIZING if new_epoch and not self._single else State.READY)
+        self._move(State.INITIALIZING if new_epoch and not self.is_for_others else State.READY)
         self._changes.notify_all()
 
     def _agreed_version(self) -> int:
@@ -428,9 +405,8 @@ class TransactionManager:
     # Contents of each response
 
     def _initialized(self, body: Any) -> None:
-        """Takes the producer id and epoch. A producer that asked for its next epoch and gets another producer id was forgotten.
-
-        The coordinator does not say so, and the id may have been another producer's since.
+        """Takes the producer id and epoch. A producer that asked for its next epoch and gets another id was forgotten: the
+        coordinator does not say so, and its own id may have been another producer's since.
         """
         asked = self.producer
         if asked.producer_id not in (NO_PRODUCER.producer_id, body.producer_id) and asked.epoch < _FIRST_OF_LAST_EPOCHS:
@@ -440,7 +416,7 @@ class TransactionManager:
             return
         self.producer = ProducerIdAndEpoch(body.producer_id, body.producer_epoch, transactional=True)
         self.version = self._agreed_version()
-        if self._state is State.INITIALIZING:
+        if self.state is State.INITIALIZING:
             self._move(State.READY)
 
     def _topics_checked(self, body: Any) -> None:
@@ -455,15 +431,11 @@ class TransactionManager:
         """Takes the next epoch from EndTxn v5, or another producer id if the epochs are used up (KIP-890)."""
         if body.producer_id >= 0:
             self.producer = ProducerIdAndEpoch(body.producer_id, body.producer_epoch, transactional=True)
-        if self._state in _ENDING:
+        if self.state in _ENDING:
             self._complete()
 
 
-_LEADS_TO = {
-    Call.INIT: State.INITIALIZING,
-    Call.COMMIT: State.COMMITTING_TRANSACTION,
-    Call.ABORT: State.ABORTING_TRANSACTION,
-}
+_LEADS_TO = {Call.INIT: State.INITIALIZING, Call.COMMIT: State.COMMITTING_TRANSACTION, Call.ABORT: State.ABORTING_TRANSACTION}
 _ENDING = frozenset({State.COMMITTING_TRANSACTION, State.ABORTING_TRANSACTION})
 _ABORTABLE = frozenset({Reaction.ABORTABLE, Reaction.ABORTABLE_WITHOUT_END})
 _REPEATABLE = _ABORTABLE | {Reaction.NOT_ALLOWED}

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from spark_kafka_sink.errors import RecordError, SerializationError
 from spark_kafka_sink.options.option import topic_problem
-from spark_kafka_sink.producer.serializers.bad_row import BadRowError
-from spark_kafka_sink.producer.serializers.json_columns import json_texts
+from spark_kafka_sink.producer.serializers.arrays import BadRowError
+from spark_kafka_sink.producer.serializers.json_serializer import json_texts
 from spark_kafka_sink.records.arrow_arrays import array_of_numbers, filled_numbers, numbers, validity
 from spark_kafka_sink.records.columns import NO_PARTITION, NO_TIMESTAMP, FixedHeaders, RecordColumns
 from spark_kafka_sink.records.timestamps import in_ms, in_other_unit, time_problem

@@ -16,7 +16,7 @@ import pyarrow as pa
 from spark_kafka_sink.errors import KafkaSinkError
 from spark_kafka_sink.options.option import INT64_MAX
 from spark_kafka_sink.options.producer_options import ProducerConfig
-from spark_kafka_sink.producer.base.column_checks import is_text
+from spark_kafka_sink.producer.base.bad_rows import is_text
 from spark_kafka_sink.producer.producer import CHUNK_SIZE
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.records.arrow_arrays import array_of_bytes, byte_column, validity

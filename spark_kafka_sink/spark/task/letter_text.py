@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from spark_kafka_sink.producer.serializers.bad_row import BadRowError
-from spark_kafka_sink.producer.serializers.json_columns import json_texts, why_not_json
+from spark_kafka_sink.producer.serializers.arrays import BadRowError
+from spark_kafka_sink.producer.serializers.json_serializer import json_texts, why_not_json
 from spark_kafka_sink.records.arrow_arrays import byte_column, holds_bytes
 
 OWN: Final = ""

@@ -19,8 +19,7 @@ from spark_kafka_sink.options.producer_options import ProducerConfig
 
 if TYPE_CHECKING:
     from spark_kafka_sink.producer.producer import Producer
-    from spark_kafka_sink.producer.scopes.send_scope import SendScope
-    from spark_kafka_sink.producer.scopes.transaction_scope import TransactionScope
+    from spark_kafka_sink.producer.scopes.send_scope import SendScope, TransactionScope
 
 # As long as Java keeps an idle connection (connections.max.idle.ms). Spark ends a Python worker, and its producer, after an idle
 # minute. This is for workers that other queries keep busy between two batches of this one: the producer keeps its producer and

@@ -17,8 +17,8 @@ from spark_kafka_sink.errors import KafkaSinkError, RecordError, SerializationEr
 from spark_kafka_sink.options.option import topic_problem
 from spark_kafka_sink.options.record_options import NOT_VALID, TRACEPARENT
 from spark_kafka_sink.producer.base.bad_rows import BadRow, BadRows, RowNumbers, good_pieces
-from spark_kafka_sink.producer.serializers.bad_row import BadRowError
-from spark_kafka_sink.producer.serializers.json_columns import json_texts
+from spark_kafka_sink.producer.serializers.arrays import BadRowError
+from spark_kafka_sink.producer.serializers.json_serializer import json_texts
 from spark_kafka_sink.records.arrow_arrays import array_of_numbers, filled_numbers, numbers, validity
 from spark_kafka_sink.records.columns import NO_PARTITION, FixedHeaders, RecordColumns
 from spark_kafka_sink.records.timestamps import time_problem

@@ -38,8 +38,7 @@ from spark_kafka_sink.spark.task.progress_sender import reporter
 
 if TYPE_CHECKING:
     from spark_kafka_sink.producer.base.bad_rows import BadRows
-    from spark_kafka_sink.producer.scopes.send_scope import SendScope
-    from spark_kafka_sink.producer.scopes.transaction_scope import TransactionScope
+    from spark_kafka_sink.producer.scopes.send_scope import SendScope, TransactionScope
     from spark_kafka_sink.records.columns import RecordColumns
     from spark_kafka_sink.spark.task.bad_rows import BadRowHandler
     from spark_kafka_sink.spark.task.coalescer import CoalescedRecords

@@ -17,7 +17,7 @@ from spark_kafka_sink.exactly_once.execution import Execution
 from spark_kafka_sink.exactly_once.rules import Write, key
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.exactly_once.transactional_ids import Slots, TransactionalIds
-from spark_kafka_sink.producer.scopes.transaction_scope import TransactionScope
+from spark_kafka_sink.producer.scopes.send_scope import TransactionScope
 
 VARIABLE = "SPARK_KAFKA_SINK_BROKEN"
 """Holds the name of the file with the name of the rule; the empty name breaks nothing."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from spark_kafka_sink.producer.accumulator.batch_splitting import split
 from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch, PartitionQueue, SealedBatch
 from spark_kafka_sink.producer.accumulator.record_accumulator import Batch
+from spark_kafka_sink.producer.accumulator.rejected_batches import split
 from spark_kafka_sink.producer.accumulator.sequences import NO_PRODUCER, PartitionSequences, ProducerIdAndEpoch
 from spark_kafka_sink.producer.accumulator.tally import Tally
 from spark_kafka_sink.records.compression import Codec

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_kafka_sink.producer.accumulator.batch_splitting import rebuild, runs, split
 from spark_kafka_sink.producer.accumulator.producer_batch import SealedBatch
+from spark_kafka_sink.producer.accumulator.rejected_batches import rebuild, runs, split
 from spark_kafka_sink.producer.accumulator.sequences import ProducerIdAndEpoch
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.compression import Codec

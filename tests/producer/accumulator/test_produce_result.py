@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.errors import BrokerError, KafkaSinkError
-from spark_kafka_sink.producer.accumulator.produce_result import ProduceResult
+from spark_kafka_sink.producer.accumulator.producer_batch import ProduceResult
 from spark_kafka_sink.producer.single_records.record_future import RecordFuture, RecordThunk
 from tests.examples import examples
 from tests.producer.told import Told, future

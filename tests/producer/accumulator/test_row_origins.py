@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from spark_kafka_sink.errors import KafkaSinkError
 from spark_kafka_sink.producer.accumulator import appender
 from spark_kafka_sink.producer.accumulator.appender import Append
-from spark_kafka_sink.producer.accumulator.batch_splitting import rebuild, split
 from spark_kafka_sink.producer.accumulator.producer_batch import SealedBatch
-from spark_kafka_sink.producer.accumulator.rejected_records import rejected_records
+from spark_kafka_sink.producer.accumulator.rejected_batches import rebuild, rejected_records, split
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.compression import Codec
 from tests.examples import examples

@@ -10,7 +10,7 @@ import pytest
 from spark_kafka_sink.client.network_client import ClientResponse, NetworkClient
 from spark_kafka_sink.options.producer_options import producer_config
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
-from spark_kafka_sink.producer.identity.idempotent import IdempotentIdentity
+from spark_kafka_sink.producer.identity import IdempotentIdentity
 from spark_kafka_sink.protocol.apis.init_producer_id import INIT_PRODUCER_ID, InitProducerIdResponse
 
 COORDINATOR_LOAD_IN_PROGRESS = 14

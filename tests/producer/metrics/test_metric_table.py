@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from spark_kafka_sink.producer.metrics.metric_table import CONSTANT_METRICS, GAUGES, NODE, OWN, PRODUCER, TOPIC
-from spark_kafka_sink.producer.metrics.windowed_stat import Measured
+from spark_kafka_sink.producer.metrics.metric_table import CONSTANT_METRICS, GAUGES, NODE, OWN, PRODUCER, TOPIC, Measured
 from tests.producer.metrics.golden_metrics import golden_names
 
 PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"

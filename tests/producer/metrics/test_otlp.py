@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_kafka_sink.producer.metrics.otlp import (
+from spark_kafka_sink.producer.metrics.metrics_collector import (
     gauge,
     gauge_point,
     metrics_data,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_kafka_sink.producer.metrics.windowed_stat import Measured, WindowedStat
+from spark_kafka_sink.producer.metrics.metric_table import Measured, WindowedStat
 from tests.every import every
 from tests.producer.metrics.golden_metrics import STATISTICS, History, histories, run_java
 

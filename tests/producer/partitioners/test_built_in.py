@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from spark_kafka_sink.client.cluster import Cluster
-from spark_kafka_sink.producer.partitioners.built_in import LOAD_STATS_S, BuiltInPartitioner, load_stats
+from spark_kafka_sink.producer.partitioners.keyless import LOAD_STATS_S, BuiltInPartitioner, load_stats
 from spark_kafka_sink.records.columns import RecordColumns
 from tests.examples import examples
 from tests.producer.clusters import cluster_of
@@ -143,7 +143,7 @@ def test_queues_are_not_asked_for_where_the_choice_is_not_adaptive() -> None:
 def test_queues_are_looked_at_now_and_then_only(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     # Its own clock: brokers of other tests in this process would wait by another one for ever.
-    monkeypatch.setattr("spark_kafka_sink.producer.partitioners.built_in.time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr("spark_kafka_sink.producer.partitioners.keyless.time", SimpleNamespace(monotonic=lambda: now))
     partitioner, batches = adaptive({0: 0, 1: 10**6})
     partitioner.of(rows(500, BATCH), available(2))
     assert batches.asked == 1

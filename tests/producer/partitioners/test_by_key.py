@@ -8,9 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.producer.partitioners.by_key import fnv1a_absolute, fnv1a_positive
 from spark_kafka_sink.producer.partitioners.interface import Partitioner
-from spark_kafka_sink.producer.partitioners.partitioner_table import partitioner_of
+from spark_kafka_sink.producer.partitioners.partitioner_table import fnv1a_absolute, fnv1a_positive, partitioner_of
 from tests.every import every
 from tests.producer.partitioners.asking import ask, available, config
 
@@ -90,6 +89,6 @@ def test_bytes_behind_a_null_do_not_count(name: str) -> None:
 
 def test_the_hash_that_has_no_absolute_value_is_2_to_the_31(monkeypatch: pytest.MonkeyPatch) -> None:
     hashes = np.array([0x80000000, 0xFFFFFFFF, 5], np.uint32)
-    monkeypatch.setattr("spark_kafka_sink.producer.partitioners.by_key.fnv1a", lambda keys, length: hashes)
+    monkeypatch.setattr("spark_kafka_sink.producer.partitioners.partitioner_table.fnv1a", lambda keys, length: hashes)
     assert fnv1a_absolute(pa.array([])).tolist() == [2**31, 1, 5]
     assert fnv1a_positive(pa.array([])).tolist() == [0, 2**31 - 1, 5]

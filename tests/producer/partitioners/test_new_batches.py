@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from spark_kafka_sink.client.cluster import Cluster
-from spark_kafka_sink.producer.partitioners.interface import Partitioner
-from spark_kafka_sink.producer.partitioners.new_batches import deal
+from spark_kafka_sink.producer.partitioners.interface import Partitioner, deal
 from spark_kafka_sink.producer.partitioners.partitioner_table import partitioner_of
 from spark_kafka_sink.records.columns import NO_PARTITION, RecordColumns
 from tests.examples import examples

@@ -13,9 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from spark_kafka_sink.producer.partitioners.built_in import load_stats
 from spark_kafka_sink.producer.partitioners.key_hash import murmur2
-from spark_kafka_sink.producer.partitioners.keyless import RoundRobinPartitioner
+from spark_kafka_sink.producer.partitioners.keyless import RoundRobinPartitioner, load_stats
 from spark_kafka_sink.producer.partitioners.partitioner_table import partitioner_of
 from tests.kafka.jars import jars
 from tests.kafka.java import java

@@ -9,7 +9,7 @@ import pytest
 from spark_kafka_sink.errors import BrokerError, DeliveryError, UsageError
 from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch, SealedBatch
 from spark_kafka_sink.producer.accumulator.sequences import NO_PRODUCER
-from spark_kafka_sink.producer.identity.identity import Identity
+from spark_kafka_sink.producer.identity import Identity
 from spark_kafka_sink.producer.scopes.send_scope import SendScope
 from spark_kafka_sink.producer.sender.delivery import Delivery
 from spark_kafka_sink.protocol.apis.produce import PartitionProduceResponse

@@ -12,8 +12,7 @@ from spark_kafka_sink.errors import DeliveryError, DeliveryTimeoutError, KafkaSi
 from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch, SealedBatch
 from spark_kafka_sink.producer.accumulator.sequences import PartitionSequences, ProducerIdAndEpoch
 from spark_kafka_sink.producer.accumulator.tally import Tally
-from spark_kafka_sink.producer.identity.idempotent import IdempotentIdentity
-from spark_kafka_sink.producer.identity.identity import Identity
+from spark_kafka_sink.producer.identity import IdempotentIdentity, Identity
 from spark_kafka_sink.producer.sender.delivery import BatchAnswer, Delivery
 from spark_kafka_sink.protocol.apis.init_producer_id import INIT_PRODUCER_ID, InitProducerIdResponse
 from spark_kafka_sink.protocol.apis.produce import BatchIndexAndErrorMessage, PartitionProduceResponse

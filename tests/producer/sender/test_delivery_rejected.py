@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.errors import KafkaSinkError
-from spark_kafka_sink.producer.accumulator.produce_result import ProduceResult
+from spark_kafka_sink.producer.accumulator.producer_batch import ProduceResult
 from tests.examples import examples
 
 Said = tuple[ProduceResult, int]  # the result, and the place in its batch

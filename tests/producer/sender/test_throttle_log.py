@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from spark_kafka_sink.producer.sender.throttle_log import OVER_AFTER_MS, WARN_AFTER_MS, WARN_EVERY_MS, ThrottleLog
+from spark_kafka_sink.producer.sender.outage_log import OVER_AFTER_MS, THROTTLED_AFTER_MS, THROTTLED_EVERY_MS, ThrottleLog
 
 
 def made() -> ThrottleLog:
@@ -28,7 +28,7 @@ def test_each_broker_has_its_own_pauses() -> None:
 
 def test_short_pauses_are_not_told(caplog: pytest.LogCaptureFixture) -> None:
     throttles = made()
-    throttles.answered(1, WARN_AFTER_MS - 1, 0)
+    throttles.answered(1, THROTTLED_AFTER_MS - 1, 0)
     assert caplog.messages == []
 
 
@@ -46,7 +46,7 @@ def test_a_long_pause_is_told_with_the_broker_the_quota_and_what_to_do(caplog: p
 
 def test_a_broker_that_throttles_all_the_time_is_told_of_every_five_minutes(caplog: pytest.LogCaptureFixture) -> None:
     throttles = made()
-    for now_ms in range(0, 2 * WARN_EVERY_MS + WARN_AFTER_MS, 1000):
+    for now_ms in range(0, 2 * THROTTLED_EVERY_MS + THROTTLED_AFTER_MS, 1000):
         throttles.answered(1, 1000, now_ms)
     assert len(caplog.messages) == 3
 

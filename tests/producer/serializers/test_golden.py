@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.errors import OptionError, SerializationError
-from spark_kafka_sink.producer.serializers.encodings import TextEncoder, encoder
 from spark_kafka_sink.producer.serializers.serializer import Serializer
 from spark_kafka_sink.producer.serializers.serializer_table import JAVA_PACKAGE
+from spark_kafka_sink.producer.serializers.text import TextEncoder, encoder
 from tests.every import every
 from tests.producer.serializers.golden_bytes import ARROW, BYTES, GoldenCharset, GoldenValue, golden, parse, run_java
 from tests.producer.serializers.making import column_bytes, serializer

@@ -10,8 +10,7 @@ import pytest
 
 from spark_kafka_sink.errors import SerializationError
 from spark_kafka_sink.formats.schema_format import schema_format
-from spark_kafka_sink.producer.serializers.bad_row import BadRowError
-from spark_kafka_sink.producer.serializers.map_keys import check_keys
+from spark_kafka_sink.producer.serializers.arrays import BadRowError, check_keys
 from tests.every import every
 
 KIND = pa.map_(pa.string(), pa.int64())

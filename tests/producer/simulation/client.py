@@ -14,7 +14,7 @@ from spark_kafka_sink.client.network_client import ClientResponse
 from spark_kafka_sink.errors import AuthenticationError, DisconnectedError
 from spark_kafka_sink.network.kafka_channel import NetworkCounts
 from spark_kafka_sink.options.producer_options import ProducerConfig
-from spark_kafka_sink.producer.identity.identity import MAX_PRODUCE_VERSION
+from spark_kafka_sink.producer.identity import MAX_PRODUCE_VERSION
 from spark_kafka_sink.protocol.api import AnyApi
 from spark_kafka_sink.protocol.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from spark_kafka_sink.protocol.apis.metadata import METADATA

@@ -13,7 +13,7 @@ from unittest.mock import patch
 from spark_kafka_sink.errors import KafkaSinkError
 from spark_kafka_sink.options.producer_options import ProducerConfig
 from spark_kafka_sink.producer import producer as producer_module
-from spark_kafka_sink.producer.accumulator.produce_result import ProduceResult
+from spark_kafka_sink.producer.accumulator.producer_batch import ProduceResult
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.accumulator.request_size import CompressionRatios
 from spark_kafka_sink.producer.base import lifecycle as lifecycle_module

@@ -11,7 +11,7 @@ from itertools import count, takewhile
 import pytest
 
 from spark_kafka_sink.errors import BrokerError, KafkaSinkError, RecordError, ResultTimeoutError
-from spark_kafka_sink.producer.accumulator.produce_result import ProduceResult
+from spark_kafka_sink.producer.accumulator.producer_batch import ProduceResult
 from spark_kafka_sink.producer.base.lifecycle import in_callback
 from spark_kafka_sink.producer.base.producer_record import RecordMetadata
 from spark_kafka_sink.producer.single_records.record_future import RecordFuture, RecordThunk

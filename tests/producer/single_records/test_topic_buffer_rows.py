@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from spark_kafka_sink.errors import RecordError
-from spark_kafka_sink.producer.accumulator.produce_result import ProduceResult
+from spark_kafka_sink.producer.accumulator.producer_batch import ProduceResult
 from spark_kafka_sink.producer.base.producer_record import Headers
 from spark_kafka_sink.producer.single_records.record_future import RecordFuture, RecordThunk
 from spark_kafka_sink.producer.single_records.topic_buffer import BufferedRows

@@ -22,8 +22,7 @@ from spark_kafka_sink.errors import (
 from spark_kafka_sink.producer.accumulator.producer_batch import PartitionQueue
 from spark_kafka_sink.producer.accumulator.sequences import ProducerIdAndEpoch
 from spark_kafka_sink.producer.transactions.offsets import ConsumerGroupMetadata, OffsetAndMetadata
-from spark_kafka_sink.producer.transactions.reactions import Reaction, gravest, reaction
-from spark_kafka_sink.producer.transactions.states import Call, State
+from spark_kafka_sink.producer.transactions.states import Call, Reaction, State, gravest, reaction
 from spark_kafka_sink.producer.transactions.transaction_manager import TransactionManager
 from tests.examples import examples
 from tests.producer.simulation.coordinator import SimulatedCoordinator

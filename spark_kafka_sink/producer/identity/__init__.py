@@ -1,1 +1,0 @@
-"""The producer's identity at the brokers: none, idempotent, or transactional (transactions/)."""
