@@ -1,6 +1,7 @@
 """`publish(df, ...)` writes a DataFrame to Kafka and returns a report.
 
-publish() and foreach_batch() run a batch DataFrame through mapInArrow. Each task returns its report as a row.
+publish() and foreach_batch() run a batch DataFrame through mapInArrow. Each task returns its report as a row. Arrow data of other
+libraries is one task, which runs in this process.
 """
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +33,7 @@ from spark_kafka_sink.reports.report_text import report_text
 from spark_kafka_sink.spark.bad_row_limits import check_limits
 from spark_kafka_sink.spark.batch_report import BatchReport, warn_of_old_rows
 from spark_kafka_sink.spark.column_types import quoted
+from spark_kafka_sink.spark.driver.arrow_input import ArrowInput, SupportsArrowStream
 from spark_kafka_sink.spark.driver.explain import linked, plug_in_error, sink_error
 from spark_kafka_sink.spark.driver.interrupts import cancelled_if_interrupted, without_pysparks_handler
 from spark_kafka_sink.spark.driver.metrics import DRIVER, DeliveryMetrics
@@ -51,9 +53,9 @@ from spark_kafka_sink.spark.plan.aborts import abort_job, abort_micro_batch
 from spark_kafka_sink.spark.plan.commits import check_batch, check_job, commit_shares
 from spark_kafka_sink.spark.plan.exported_error import exported
 from spark_kafka_sink.spark.plan.first_contact import check_reachable, create_again
-from spark_kafka_sink.spark.plugin_checks import checked_options
+from spark_kafka_sink.spark.plugin_checks import checked_options, looked_at
 from spark_kafka_sink.spark.python_workers import check_workers_python
-from spark_kafka_sink.spark.schema import SinkSchema, schema_of
+from spark_kafka_sink.spark.schema import SinkSchema, schema_of, sink_schema
 from spark_kafka_sink.spark.task.task import run_task, spark_partition
 from spark_kafka_sink.spark.trace_header import with_batch_context, with_current_span
 from spark_kafka_sink.spark.write_events import (
@@ -126,7 +128,7 @@ class PublishReport(Tabular):
 
 
 def publish(
-    df: DataFrame,
+    df: DataFrame | SupportsArrowStream,
     *,
     topic: str | None = None,
     bootstrap_servers: str | Sequence[str] | None = None,
@@ -142,12 +144,14 @@ def publish(
     at most 10 seconds by default, so a wrong address fails before any task.
 
     Args:
-        df: A batch DataFrame with the columns of `format("kafka_sink")`.
+        df: A batch DataFrame of Spark with the columns of `format("kafka_sink")`. Or Arrow data with them: a DataFrame of
+            Polars or pandas, a relation of DuckDB, a table of pyarrow, or what else has `__arrow_c_stream__`. This process writes
+            it, without a Spark session.
         topic: The topic of all rows. None if the column `topic` names the topic of each row.
         bootstrap_servers: "host:port,host:port", or a sequence of "host:port".
         options: More options, as for `format("kafka_sink")`.
         metrics: A handle of `register` that also counts the rows.
-        progress: Whether to draw a progress bar. None draws it in notebooks and terminals only.
+        progress: Whether to draw a progress bar. None draws it in notebooks and terminals only. Arrow data has none.
         unknown: Nothing. Options belong into `options`, and an error says so.
 
     Raises:
@@ -170,31 +174,37 @@ def publish(
 
 
 def _publish(
-    df: DataFrame,
+    df: DataFrame | SupportsArrowStream,
     topic: str | None,
     bootstrap_servers: str | Sequence[str] | None,
     options: Mapping[str, object],
     metrics: DeliveryMetrics | None,
     progress: bool | None,
 ) -> PublishReport:
-    if not hasattr(df, "sparkSession"):
+    if not isinstance(df, DataFrame) and not hasattr(df, "__arrow_c_stream__"):
         kind = f"{type(df).__module__.partition('.')[0]}.{type(df).__name__}"
-        raise UsageError(f"publish() needs a DataFrame of Spark, not a {kind}; write publish(spark.createDataFrame(df), ...)")
+        raise UsageError(
+            f"publish() needs a DataFrame of Spark, or Arrow data, such as a DataFrame of Polars or pandas 2.2; not a {kind}"
+        )
     named = {TOPIC: topic, KAFKA_PREFIX + "bootstrap.servers": bootstrap_servers}
     given = {name: value for name, value in named.items() if value is not None}
     for name in options:
         if name.lower() in given:
             raise OptionError(f"option {name}: given as an argument too", option=name)
     checked = checked_options({**options, **given})
-    check_workers_python(getattr(df.sparkSession, "_sc", None))
     start = time.monotonic()
     job = WriteState()
-    shows = progress_of(df.sparkSession, metrics, progress)
+    rows = df if isinstance(df, DataFrame) else ArrowInput(df)
+    shows: AbstractContextManager[CallProgress] = nullcontext(CallProgress(_feed(metrics), None))
+    if isinstance(df, DataFrame):
+        check_workers_python(getattr(df.sparkSession, "_sc", None))
+        shows = progress_of(df.sparkSession, metrics, progress)
     with without_pysparks_handler(), shows as shown:
         try:
-            tasks = _publish_job(df, checked, metrics, shown.feed, job)
+            tasks = _publish_job(rows, checked, metrics, shown.feed, job)
         except KeyboardInterrupt as error:  # the job is cancelled
-            make_active(df.sparkSession)
+            if isinstance(df, DataFrame):
+                make_active(df.sparkSession)
             error.add_note(_when_interrupted(checked, shown, job))
             logger.warning("%s%s", _INTERRUPTED, "" if job.outcome else f". {error.__notes__[-1]}")  # the outcome is in the log
             raise
@@ -269,7 +279,7 @@ class ArrowTask(SameVersion):
 
 
 def _publish_job(
-    df: DataFrame, options: SinkOptions, metrics: DeliveryMetrics | None, feed: Feed, state: WriteState
+    df: DataFrame | ArrowInput, options: SinkOptions, metrics: DeliveryMetrics | None, feed: Feed, state: WriteState
 ) -> list[TaskReport]:
     """Runs the job of a call of `publish`, and returns its tasks' reports. Under exactly-once all rows become visible or none."""
     job = MicroBatch.of_new_job()
@@ -283,15 +293,18 @@ def _publish_job(
     with _ending_failed(metrics, job, state, None if written is None else abort):
         columns, options = _columns(df, options), with_current_span(options)
         # A client of Spark Connect need not reach Kafka itself, unless it shall create the topic. Its tasks ask instead.
-        asks = getattr(df.sparkSession, "_sc", None) is not None or options.creation is not None
+        is_client = not isinstance(df, ArrowInput) and getattr(df.sparkSession, "_sc", None) is None
+        asks = not is_client or options.creation is not None
         if asks:
             check_reachable(options, has_timestamps=columns.timestamp is not None)
         task = ArrowTask(columns.selected(), options, feed, written, is_reachable=asks)
-        selected, task = _planned(df, columns, task, state)
+        task = _planned(df.schema, columns, task, state)
         if written is not None:
             check_job(options, written)
+        if isinstance(df, ArrowInput):
+            return _run(_here(df, columns), task, metrics, job, state)
         with cancelled_if_interrupted(df.sparkSession):
-            return _run(selected, task, metrics, job, state)
+            return _run(_in_spark(df, columns), task, metrics, job, state)
 
 
 def publish_micro_batch(
@@ -327,9 +340,8 @@ def publish_micro_batch(
                 check_batch(options, written)
         elif options.creation is not None:
             create_again(options)
-        feed = Feed(driver=DRIVER) if metrics is None else metrics.feed
-        selected, task = _planned(df, columns, ArrowTask(columns.selected(), options, feed, written), state, resolve)
-        return _run(selected, task, metrics, batch, state)
+        task = _planned(df.schema, columns, ArrowTask(columns.selected(), options, _feed(metrics), written), state, resolve)
+        return _run(_in_spark(df, columns), task, metrics, batch, state)
 
 
 @contextmanager
@@ -362,8 +374,17 @@ def tell_failed(metrics: DeliveryMetrics | None, batch: MicroBatch, error: BaseE
     metrics.writes.tell(WriteFailed(batch.query_id, batch.number, time.time(), message, is_interrupt, where))
 
 
-def _columns(df: DataFrame, options: SinkOptions) -> SinkSchema:
+def _feed(metrics: DeliveryMetrics | None) -> Feed:
+    return Feed(driver=DRIVER) if metrics is None else metrics.feed
+
+
+def _columns(df: DataFrame | ArrowInput, options: SinkOptions) -> SinkSchema:
     """Returns the record's columns. Raises before there is anything to abort."""
+    if isinstance(df, ArrowInput):
+        with looked_at(options.producer) as serializers:
+            columns = sink_schema(df.schema, options.topic, serializers, record=options.record, formats=options.formats)
+        df.check(columns)
+        return columns
     check_extra("pandas", "PySpark's mapInArrow, which publish() and foreach_batch() use,")
     if df.isStreaming:
         raise UsageError("a streaming DataFrame cannot be published at once; use writeStream.format('kafka_sink')")
@@ -371,9 +392,9 @@ def _columns(df: DataFrame, options: SinkOptions) -> SinkSchema:
 
 
 def _planned(
-    df: DataFrame, schema: SinkSchema, task: ArrowTask, state: WriteState, resolve: Resolve | None = None
-) -> tuple[DataFrame, ArrowTask]:
-    """Returns the DataFrame with only the record's columns, and the task with its final options. Sets the destination.
+    rows: StructType, columns: SinkSchema, task: ArrowTask, state: WriteState, resolve: Resolve | None = None
+) -> ArrowTask:
+    """Returns the task with its final options. Sets the destination.
 
     It may register a schema, so Kafka is known to be reachable. Raises before there is anything to abort.
     """
@@ -381,18 +402,42 @@ def _planned(
     if options.schemas is not None:
         from spark_kafka_sink.spark.plan.resolved_schemas import resolved_options  # 200 ms, and tasks load this module, too
 
-        options = (resolve or resolved_options)(options, schema, df.schema)
+        options = (resolve or resolved_options)(options, columns, rows)
     options = with_batch_context(options)
+    state.where = destination(options, columns, rows)
+    return replace(task, options=options)
+
+
+RunTasks = Callable[[ArrowTask], Sequence[tuple[Any, ...]]]
+"""Runs a task over all rows, as often as there are parts of them. Returns what each returned."""
+
+
+def _in_spark(df: DataFrame, columns: SinkSchema) -> RunTasks:
     # Columns that are not written may have a type that Arrow lacks, and cost time on their way to Python. mapInArrow cannot find
     # a column with a dot in its name, so the columns get other names.
-    places = schema.places()
+    places = columns.places()
     selected = df.select(*(quoted(df.columns[place]) for place in places)).toDF(*(f"column{place}" for place in places))
-    state.where = destination(options, schema, df.schema)
-    return selected, replace(task, options=options)
+
+    def run_tasks(task: ArrowTask) -> Sequence[tuple[Any, ...]]:
+        def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            return task.run(batches)
+
+        # A nested function is pickled by value: unpickling checks the task's version before it looks up a name of this package.
+        return selected.mapInArrow(run, _RESULT_DDL).collect()
+
+    return run_tasks
+
+
+def _here(rows: ArrowInput, columns: SinkSchema) -> RunTasks:
+    def run_task_here(task: ArrowTask) -> Sequence[tuple[Any, ...]]:
+        result = next(task.run(rows.batches(columns))).drop_columns("spark_partition")
+        return [(0, *(column[0].as_py() for column in result.columns))]
+
+    return run_task_here
 
 
 def _run(
-    df: DataFrame, task: ArrowTask, metrics: DeliveryMetrics | None, batch: MicroBatch, state: WriteState
+    run_tasks: RunTasks, task: ArrowTask, metrics: DeliveryMetrics | None, batch: MicroBatch, state: WriteState
 ) -> list[TaskReport]:
     """batch: names the rows in the history, whether they are written in transactions or not."""
     if metrics is not None and metrics.writes.is_wanted:
@@ -400,11 +445,7 @@ def _run(
         metrics.writes.tell(WriteBegan(batch.query_id, batch.number, time.time(), state.where))
     state.has_begun = True
 
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return task.run(batches)
-
-    # A nested function is pickled by value: unpickling checks the task's version before it looks up a name of this package.
-    rows = df.mapInArrow(run, _RESULT_DDL).collect()
+    rows = run_tasks(task)
     commit_began = time.time()
     reports = sorted((TaskReport(row[0], report_from_bytes(bytes(row[1]))) for row in rows), key=lambda one: one.spark_partition)
     committed = [one.report for one in reports]
