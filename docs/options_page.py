@@ -6,13 +6,23 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from docs.markdown import anchor, table
-from spark_kafka_sink.options.option import ABSENT, INT32_MAX, INT64_MAX, LIBRDKAFKA_NAMES, REQUIRED, Kind, Option
+from spark_kafka_sink.options.option import (
+    ABSENT,
+    HARMLESS,
+    INT32_MAX,
+    INT64_MAX,
+    LIBRDKAFKA_NAMES,
+    REFUSED,
+    REFUSED_PREFIXES,
+    REQUIRED,
+    Kind,
+    Option,
+)
 from spark_kafka_sink.options.producer_options import OPTIONS
 from spark_kafka_sink.options.registry_options import REGISTRY_OPTIONS
 from spark_kafka_sink.options.security_config import ALIASES, ONE_VALUE, SECURITY_OPTIONS
 from spark_kafka_sink.options.sink_options import SINK_OPTIONS
 from spark_kafka_sink.options.sink_schema_options import SCHEMA_SINK_OPTIONS
-from spark_kafka_sink.options.unsupported_options import HARMLESS, REFUSED, REFUSED_PREFIXES
 
 HEAD = """# Options
 

@@ -12,9 +12,10 @@ from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction
 from spark_kafka_sink.exactly_once.coordinator_rounds import CoordinatorRequest, CoordinatorRounds, Reply
 from spark_kafka_sink.exactly_once.transaction_client import INITIALISING
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
-from spark_kafka_sink.protocol.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from spark_kafka_sink.protocol.apis.produce import (
     PRODUCE,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
     PartitionProduceData,
     ProduceRequest,
     ProduceResponse,
@@ -22,7 +23,7 @@ from spark_kafka_sink.protocol.apis.produce import (
 )
 from spark_kafka_sink.protocol.error_codes import error_facts
 from spark_kafka_sink.protocol.fields import Message
-from spark_kafka_sink.records.small_batch import NewRecord, small_batch
+from spark_kafka_sink.records.small_batches import NewRecord, small_batch
 
 ROWS = 2  # of a task
 _TIMEOUT_MS = 15 * 60 * 1000

@@ -18,7 +18,7 @@ from spark_kafka_sink.protocol.apis.telemetry import (
     PushTelemetryRequest,
 )
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.wire_types import ZERO_UUID
+from spark_kafka_sink.protocol.fields import ZERO_UUID
 from spark_kafka_sink.records.compression import Codec, decompress
 
 DEFAULT_INTERVAL_MS: Final = 300_000

@@ -15,8 +15,7 @@ from spark_kafka_sink.broker.log.log_types import AppendOrigin, IsolationLevel
 from spark_kafka_sink.broker.log.producer_state import VerificationGuard
 from spark_kafka_sink.broker.log.unified_log import UnifiedLog
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.records.decoder import FetchedBatch, decode_batches
-from spark_kafka_sink.records.small_batch import NewRecord, small_batch
+from spark_kafka_sink.records.small_batches import FetchedBatch, NewRecord, decode_batches, small_batch
 
 KeyValue: TypeAlias = tuple[bytes, bytes | None]
 """A key and a value. A null value is a tombstone: the key is deleted."""

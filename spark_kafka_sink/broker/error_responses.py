@@ -7,16 +7,12 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from spark_kafka_sink.protocol.api import AnyApi, ApiKey
 from spark_kafka_sink.protocol.apis import (
-    acls,
-    alter_configs,
-    api_versions,
     cluster,
     configs,
     fetch,
     find_coordinator,
     group_offsets,
     groups,
-    init_producer_id,
     list_transactions,
     metadata,
     partition_offsets,
@@ -142,9 +138,9 @@ def _alter_user_scram_credentials(body: Any, failure: Failure) -> Message:
 
 def _api_versions(body: Any, failure: Failure) -> Message:
     # An unknown version gets the supported versions of ApiVersions itself (KIP-511).
-    own = api_versions.API_VERSIONS
-    known = api_versions.ApiVersion(own.key, own.min_version, own.max_version)
-    return api_versions.ApiVersionsResponse(failure.code, (known,) if failure.code == ErrorCode.UNSUPPORTED_VERSION else ())
+    own = metadata.API_VERSIONS
+    known = metadata.ApiVersion(own.key, own.min_version, own.max_version)
+    return metadata.ApiVersionsResponse(failure.code, (known,) if failure.code == ErrorCode.UNSUPPORTED_VERSION else ())
 
 
 def _metadata(body: Any, failure: Failure) -> Message:
@@ -175,8 +171,8 @@ def _create_partitions(body: Any, failure: Failure) -> Message:
 
 
 def _alter_configs(body: Any, failure: Failure) -> Message:
-    responses = _by_resource(body.resources, alter_configs.AlterConfigsResourceResponse, failure)
-    return alter_configs.AlterConfigsResponse(responses=responses)
+    responses = _by_resource(body.resources, cluster.AlterConfigsResourceResponse, failure)
+    return cluster.AlterConfigsResponse(responses=responses)
 
 
 def _incremental_alter_configs(body: Any, failure: Failure) -> Message:
@@ -279,12 +275,14 @@ ERROR_RESPONSES: Final[Mapping[ApiKey, ErrorResponse]] = {
     ApiKey.CREATE_TOPICS: _create_topics,
     ApiKey.DELETE_TOPICS: _delete_topics,
     ApiKey.CREATE_PARTITIONS: _create_partitions,
-    ApiKey.DESCRIBE_ACLS: lambda body, failure: acls.DescribeAclsResponse(error_code=failure.code, error_message=failure.message),
-    ApiKey.CREATE_ACLS: lambda body, failure: acls.CreateAclsResponse(
-        results=tuple(acls.AclCreationResult(failure.code, failure.message) for _ in body.creations)
+    ApiKey.DESCRIBE_ACLS: lambda body, failure: cluster.DescribeAclsResponse(
+        error_code=failure.code, error_message=failure.message
     ),
-    ApiKey.DELETE_ACLS: lambda body, failure: acls.DeleteAclsResponse(
-        filter_results=tuple(acls.DeleteAclsFilterResult(failure.code, failure.message) for _ in body.filters)
+    ApiKey.CREATE_ACLS: lambda body, failure: cluster.CreateAclsResponse(
+        results=tuple(cluster.AclCreationResult(failure.code, failure.message) for _ in body.creations)
+    ),
+    ApiKey.DELETE_ACLS: lambda body, failure: cluster.DeleteAclsResponse(
+        filter_results=tuple(cluster.DeleteAclsFilterResult(failure.code, failure.message) for _ in body.filters)
     ),
     ApiKey.DESCRIBE_CONFIGS: lambda body, failure: configs.DescribeConfigsResponse(
         results=_by_resource(body.resources, configs.DescribeConfigsResult, failure)
@@ -306,7 +304,7 @@ ERROR_RESPONSES: Final[Mapping[ApiKey, ErrorResponse]] = {
     ApiKey.DELETE_GROUPS: lambda body, failure: groups.DeleteGroupsResponse(
         results=tuple(groups.DeletableGroupResult(group_id, failure.code) for group_id in body.groups_names)
     ),
-    ApiKey.INIT_PRODUCER_ID: lambda body, failure: init_producer_id.InitProducerIdResponse(
+    ApiKey.INIT_PRODUCER_ID: lambda body, failure: produce.InitProducerIdResponse(
         error_code=failure.code, producer_id=-1, producer_epoch=-1
     ),
     ApiKey.ADD_PARTITIONS_TO_TXN: _add_partitions_to_txn,

@@ -9,7 +9,7 @@ from typing import Final
 from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.protocol.all_apis import ALL_APIS
 from spark_kafka_sink.protocol.api import AnyApi, ApiKey
-from spark_kafka_sink.protocol.apis.api_versions import ApiVersion, ApiVersionsResponse, FinalizedFeatureKey, SupportedFeatureKey
+from spark_kafka_sink.protocol.apis.metadata import ApiVersion, ApiVersionsResponse, FinalizedFeatureKey, SupportedFeatureKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 
 NEWEST_TRANSACTION_VERSION: Final = 2

@@ -14,10 +14,9 @@ from spark_kafka_sink.cli.shared_options import LOCAL_BROKER, warn
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.client.connection_probe import NOT_REACHED
 from spark_kafka_sink.errors import DeadlineError, KafkaSinkError, OptionError
-from spark_kafka_sink.options.option import nearest
+from spark_kafka_sink.options.option import HARMLESS, nearest, why_refused
 from spark_kafka_sink.options.producer_options import OPTIONS, ProducerConfig, producer_config
 from spark_kafka_sink.options.security_config import SECURITY_NAMES, is_security_option, security_warnings
-from spark_kafka_sink.options.unsupported_options import HARMLESS, why_refused
 from spark_kafka_sink.properties import lines_without_sign, parse_properties
 
 _TRIES: Final = 3

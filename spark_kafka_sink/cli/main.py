@@ -1,7 +1,8 @@
-"""The commands and their options. Each command imports what it needs when it runs."""
+"""The commands and their options. Each command imports the module of its work when it runs, so that --help is quick."""
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import sys
@@ -16,21 +17,39 @@ from spark_kafka_sink.cli.shared_options import (
     JSON_LINES,
     JSON_OBJECT,
     LOCAL_BROKER,
+    TopicsOptions,
     TransactionsOptions,
     pairs,
     set_option,
     timeout,
     with_options,
 )
-from spark_kafka_sink.cli.topics import topics
-from spark_kafka_sink.cli.watch import watch
 from spark_kafka_sink.errors import DOCS_URL, InstallationError
 from spark_kafka_sink.installation import check_libraries
-from spark_kafka_sink.options.guarantee_options import DEFAULT_TOPIC
+from spark_kafka_sink.options.guarantee_options import DEFAULT_TOPIC, ExactlyOnce
 from spark_kafka_sink.version import __version__
 
-_PREFIX: Final = "spark-kafka-sink"
-"""The sink's default transactional.id.prefix, repeated here so that --help need not import the module."""
+_PREFIX: Final = ExactlyOnce().transactional_id_prefix
+
+_WORK: Final = {
+    "broker": "run_broker:run_broker",
+    "topics create": "topic_commands:create_topic",
+    "topics list": "topic_commands:list_topics",
+    "topics describe": "topic_commands:describe_topics",
+    "topics tail": "topic_tail:tail_topic",
+    "watch": "watch:watch_page",
+    "verify": "topic_verification:verify_topic",
+    "transactions list": "transactions.list_transactions:list_transactions",
+    "transactions recover": "transactions.resolve:recover",
+    "transactions abort": "transactions.abort:abort",
+    "transactions resolve": "transactions.resolve:resolve",
+}
+"""The module and the function of each command's work."""
+
+
+def _run(command: str, *arguments: Any, **options: Any) -> Any:
+    module, _, function = _WORK[command].partition(":")
+    return getattr(importlib.import_module(f"spark_kafka_sink.cli.{module}"), function)(*arguments, **options)
 
 
 class _Commands(click.Group):
@@ -84,13 +103,109 @@ def broker(**options: Any) -> None:
     It works with real Kafka clients: producers, transactions, consumer groups and admin clients. Ctrl+C or SIGTERM stops it.
     With --data-dir, data survives a restart. Not for production: nothing is replicated.
     """
-    from spark_kafka_sink.cli.run_broker import BrokerOptions, run_broker
-
-    run_broker(BrokerOptions(**options))
+    _run("broker", **options)
 
 
-main.add_command(topics)
-main.add_command(watch)
+# topics
+
+_TOPICS_CODES: Final = "Exits with 0 on success, 1 if the brokers reject the request or do not answer, 2 for wrong options."
+
+_topics_options = with_options(
+    (JSON_LINES, timeout(10.0, "Seconds that brokers have to answer."), COMMAND_CONFIG, BOOTSTRAP_SERVERS), TopicsOptions
+)
+
+
+@main.group(epilog=_TOPICS_CODES)
+def topics() -> None:
+    """Create, list and describe topics, and print their newest records."""
+
+
+@topics.command(epilog=_TOPICS_CODES)
+@_topics_options
+@click.argument("name")
+@click.option("--partitions", type=click.IntRange(min=1), metavar="N", help="Number of partitions.  [default: the brokers']")
+@click.option("--replication-factor", type=click.IntRange(1, 32767), metavar="N", help="Replicas.  [default: the brokers']")
+@click.option("--config", "configs", metavar="NAME=VALUE", multiple=True, help="Topic config; may be repeated.")
+@click.option("--if-not-exists", is_flag=True, help="Succeed if the topic exists already.")
+def create(options: TopicsOptions, name: str, **others: Any) -> None:
+    """Create the topic NAME.
+
+    The command returns when each partition has a leader.
+    """
+    _run("topics create", options, name, **others)
+
+
+@topics.command("list", epilog=_TOPICS_CODES)
+@_topics_options
+@click.option("--internal", is_flag=True, help="Include Kafka's internal topics.")
+def list_topics(options: TopicsOptions, internal: bool) -> None:
+    """List the topics that the client is allowed to see."""
+    _run("topics list", options, internal=internal)
+
+
+@topics.command(epilog=_TOPICS_CODES)
+@_topics_options
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+def describe(options: TopicsOptions, names: tuple[str, ...]) -> None:
+    """Describe topics: partitions, leaders, replicas, offsets, and the configs that are set on the topic."""
+    _run("topics describe", options, names)
+
+
+@topics.command(epilog=_TOPICS_CODES)
+@_topics_options
+@click.argument("name")
+@click.option("-n", "count", default=10, show_default=True, type=click.IntRange(0, 100_000), help="Number of records.")
+@click.option("-p", "--partition", type=click.IntRange(min=0), metavar="N", help="Read this partition only.")
+@click.option("-f", "--follow", is_flag=True, help="Print new records until Ctrl+C.")
+@click.option("--uncommitted", is_flag=True, help="Include records of open and aborted transactions.")
+@click.option("--whole", is_flag=True, help="Print keys, values and headers in full.")
+@click.option("--schema-registry-url", metavar="URL", help="Decode keys and values with the schemas of this registry.")
+@set_option("An option of the registry, such as schema.registry.ssl.ca.location=ca.pem; may be repeated.")
+def tail(options: TopicsOptions, name: str, **others: Any) -> None:
+    """Print the newest records of the topic NAME, oldest first.
+
+    Each line has the partition, offset, timestamp, key, value and headers of a record. Bytes that are not readable text are
+    printed in hexadecimal. Long values are cut unless --whole or --json is given. `schema 7` comes before a key or a value in
+    Confluent's wire format. With --schema-registry-url it is decoded, which needs the extra `verify`.
+    """
+    _run("topics tail", options, name=name, **others)
+
+
+# watch
+
+
+@main.command(epilog="Exits with 0, or with 1 if the page does not answer at the start or at the end, or is another program's.")
+@click.option(
+    "--url",
+    default="http://127.0.0.1:9404/metrics",
+    show_default=True,
+    metavar="URL",
+    help="The page that serve_prometheus(metrics) serves in the driver.",
+)
+@click.option(
+    "--interval",
+    "interval_s",
+    default=2.0,
+    show_default=True,
+    type=click.FloatRange(0.1, 3600),
+    help="Seconds between two looks at the page.",
+)
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(0, min_open=True),
+    help="Seconds until the command ends.  [default: it waits for Ctrl+C]",
+)
+def watch(url: str, interval_s: float, timeout_s: float | None) -> None:
+    """Show the streaming queries of a driver that serves its metrics.
+
+    Shows a line for each query: its last micro-batch, its rates, latencies, retries, and by how much its next commit is late. In
+    a terminal the table is replaced in place. Otherwise a line is printed for each micro-batch that is seen. Ctrl+C ends the
+    command, and nothing else. It needs the extra `prometheus`.
+    """
+    check_libraries()  # ahead of the modules that import them, so that a broken library is one line
+    _run("watch", url, interval_s, timeout_s)
+
 
 # check
 
@@ -194,10 +309,7 @@ def verify(**options: Any) -> None:
     `verify`, and Spark if there is a source. The options are those of the write.
     """
     check_libraries()  # ahead of the modules that import them, so that a broken library is one line
-    from spark_kafka_sink.cli.topic_verification import VerifyOptions, verify_topic
-
-    code = verify_topic(VerifyOptions(**options))
-    if code:
+    if code := _run("verify", **options):
         raise click.exceptions.Exit(code)
 
 
@@ -215,7 +327,7 @@ def transactions() -> None:
     """
 
 
-_connected = with_options(
+_transactions_options = with_options(
     (
         JSON_LINES,
         timeout(60.0, "Seconds to wait for brokers, per query or job."),
@@ -237,21 +349,19 @@ _yes = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 
 
 @transactions.command("list", epilog=_EXIT_CODES)
-@_connected
-def list_(options: TransactionsOptions) -> None:
+@_transactions_options
+def list_transactions(options: TransactionsOptions) -> None:
     """List queries and jobs, their open transactions and what to do.
 
     This command changes nothing. An `orphan` is an open transaction without a record in the commit log. It belongs to a batch
     that is being written now, or is left over from a failed one. Readers with isolation.level=read_committed wait for each open
     transaction.
     """
-    from spark_kafka_sink.cli.transactions.list_transactions import list_transactions
-
-    list_transactions(options)
+    _run("transactions list", options)
 
 
 @transactions.command(epilog=_EXIT_CODES)
-@_connected
+@_transactions_options
 @click.option("--query", metavar="ID", help="Only this query or job.")
 @click.option("--all", "every", is_flag=True, help="All queries and jobs in the commit log.")
 def recover(options: TransactionsOptions, query: str | None, every: bool) -> None:
@@ -263,13 +373,11 @@ def recover(options: TransactionsOptions, query: str | None, every: bool) -> Non
     """
     if (query is None) is not every:
         raise click.UsageError("set either --query ID or --all, not both")
-    from spark_kafka_sink.cli.transactions.resolve import recover as run
-
-    run(options, query)
+    _run("transactions recover", options, query)
 
 
 @transactions.command(epilog=_EXIT_CODES)
-@_connected
+@_transactions_options
 @_query
 @_yes
 def abort(options: TransactionsOptions, query: str, yes: bool) -> None:
@@ -279,13 +387,11 @@ def abort(options: TransactionsOptions, query: str, yes: bool) -> None:
     commit aborts them or transaction.timeout.ms has passed. If a driver still runs, it stops at its next commit, and writes its
     batch again after a restart.
     """
-    from spark_kafka_sink.cli.transactions.abort import abort as run
-
-    run(options, query, yes=yes)
+    _run("transactions abort", options, query, yes=yes)
 
 
 @transactions.command(epilog=_EXIT_CODES)
-@_connected
+@_transactions_options
 @_query
 @click.option("--batch", required=True, type=click.IntRange(min=0), metavar="N", help="The batch at which the query stopped.")
 @click.option("--accept-loss", is_flag=True, help="Continue without the lost rows.")
@@ -301,6 +407,4 @@ def resolve(options: TransactionsOptions, query: str, batch: int, accept_loss: b
     """
     if accept_loss is replay:
         raise click.UsageError("set either --accept-loss or --replay, not both")
-    from spark_kafka_sink.cli.transactions.resolve import resolve as run
-
-    run(options, query, batch, replay=replay, yes=yes)
+    _run("transactions resolve", options, query, batch, replay=replay, yes=yes)

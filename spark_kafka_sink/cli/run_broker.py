@@ -53,8 +53,12 @@ class BrokerOptions:
     verbose: bool
 
 
-def run_broker(options: BrokerOptions) -> NoReturn:
-    """Runs the broker. Exits with 0 after SIGTERM, 130 after Ctrl+C, 1 if it cannot start, 2 for invalid options."""
+def run_broker(**given: Any) -> NoReturn:
+    """Runs the broker. Exits with 0 after SIGTERM, 130 after Ctrl+C, 1 if it cannot start, 2 for invalid options.
+
+    given: the fields of BrokerOptions.
+    """
+    options = BrokerOptions(**given)
     config = _config(options)
     _check_folder(options)
     broker = _broker(options, config)

@@ -6,7 +6,6 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Final
 
 import click
@@ -27,6 +26,7 @@ from spark_kafka_sink.client.topics import (
     wait_for_leaders,
 )
 from spark_kafka_sink.client.topics import create_topic as ask_to_create
+from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import AuthorizationError, BrokerError, UnsupportedVersionError
 from spark_kafka_sink.protocol.apis.metadata import MetadataResponsePartition, MetadataResponseTopic
 from spark_kafka_sink.protocol.apis.partition_offsets import (
@@ -60,37 +60,36 @@ def connected(options: TopicsOptions) -> Iterator[tuple[ClusterClient, float]]:
 # create
 
 
-@dataclass(frozen=True, slots=True)
-class TopicToCreate:
-    """The arguments of `create`. partitions, replication_factor: None for the brokers' defaults. configs: `NAME=VALUE`."""
+def create_topic(
+    options: TopicsOptions,
+    name: str,
+    *,
+    partitions: int | None,
+    replication_factor: int | None,
+    configs: Sequence[str],
+    if_not_exists: bool,
+) -> None:
+    """Creates a topic and waits for its leaders.
 
-    name: str
-    partitions: int | None
-    replication_factor: int | None
-    configs: tuple[str, ...]
-    if_not_exists: bool
-
-
-def create_topic(options: TopicsOptions, wanted: TopicToCreate) -> None:
-    """Creates a topic and waits for its leaders."""
-    configs = {name: value.strip() for name, value in pairs("--config", wanted.configs).items()}
-    new = new_topic(wanted.name, wanted.partitions or BROKER_DEFAULT, wanted.replication_factor or BROKER_DEFAULT, configs)
+    partitions, replication_factor: None for the brokers' defaults. configs: `NAME=VALUE`.
+    """
+    values = {config: value.strip() for config, value in pairs("--config", configs).items()}
+    new = new_topic(name, partitions or BROKER_DEFAULT, replication_factor or BROKER_DEFAULT, values)
     with connected(options) as (client, deadline):
         result = ask_to_create(client, new, deadline)
         exists = result.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
-        if result.error_code and not (exists and wanted.if_not_exists):
-            raise _not_created(client, result, wanted)
-        partitions = wait_for_leaders(client, wanted.name, deadline)
+        if result.error_code and not (exists and if_not_exists):
+            raise _not_created(client, result, is_default=partitions is None or replication_factor is None)
+        count = wait_for_leaders(client, name, deadline)
     if options.as_json:
-        click.echo(json.dumps({"topic": wanted.name, "created": not exists, "partitions": partitions}))
+        click.echo(json.dumps({"topic": name, "created": not exists, "partitions": count}))
     else:
         done = "exists already" if exists else "was created"
-        click.echo(f"Topic {wanted.name} {done} with {partitions:,} partition{'' if partitions == 1 else 's'}.")
+        click.echo(f"Topic {name} {done} with {counted(count, 'partition')}.")
 
 
-def _not_created(client: ClusterClient, result: CreatableTopicResult, wanted: TopicToCreate) -> BrokerError:
+def _not_created(client: ClusterClient, result: CreatableTopicResult, *, is_default: bool) -> BrokerError:
     error = creation_error(client, result)
-    is_default = wanted.partitions is None or wanted.replication_factor is None
     if is_default and result.error_code in (ErrorCode.INVALID_PARTITIONS, ErrorCode.INVALID_REPLICATION_FACTOR):
         text = f"{error.message}; brokers before Kafka 2.4 have no defaults: set --partitions and --replication-factor"
         return BrokerError(text, **error.facts)

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import click
 
@@ -20,12 +20,12 @@ from spark_kafka_sink.client.cluster_requests import ClusterRequest
 from spark_kafka_sink.client.topics import metadata_error, topic_metadata
 from spark_kafka_sink.counts import partition_range
 from spark_kafka_sink.errors import BrokerError, ProtocolError
-from spark_kafka_sink.exactly_once.log_reader import committed_records
+from spark_kafka_sink.exactly_once.partition_reader import committed_records
 from spark_kafka_sink.protocol.api import MEGABYTE
 from spark_kafka_sink.protocol.apis.fetch import FETCH, FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from spark_kafka_sink.protocol.apis.metadata import MetadataResponseTopic
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
-from spark_kafka_sink.protocol.wire_types import ZERO_UUID
+from spark_kafka_sink.protocol.fields import ZERO_UUID
 from spark_kafka_sink.records.record_reader import Record
 
 _READ_UNCOMMITTED: Final = 0
@@ -52,12 +52,13 @@ class TailOptions:
     follow: bool
     uncommitted: bool
     whole: bool
-    schema_registry_url: str | None = None
-    settings: tuple[str, ...] = ()
+    schema_registry_url: str | None
+    settings: tuple[str, ...]
 
 
-def tail_topic(connection: TopicsOptions, options: TailOptions) -> None:
-    """Prints the newest records, then with `follow` each new one until Ctrl+C."""
+def tail_topic(connection: TopicsOptions, **given: Any) -> None:
+    """Prints the newest records by the fields of TailOptions, then with `follow` each new one until Ctrl+C."""
+    options = TailOptions(**given)
     with (
         RecordText.of(options.name, options.schema_registry_url, options.settings, whole=options.whole) as text,
         connected(connection) as (client, deadline),

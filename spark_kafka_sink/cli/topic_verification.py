@@ -17,8 +17,8 @@ from spark_kafka_sink.cli.client_settings import settings_of
 from spark_kafka_sink.cli.shared_options import LOCAL_BROKER, pairs
 from spark_kafka_sink.installation import check_extra, check_spark
 from spark_kafka_sink.options.producer_options import producer_config
-from spark_kafka_sink.options.registry_options import URL, is_registry_option, registry_config
-from spark_kafka_sink.options.schema_options import FORMAT, PARTS
+from spark_kafka_sink.options.registry_options import URL, registry_config
+from spark_kafka_sink.options.schema_options import FORMAT, PARTS, is_registry_option
 from spark_kafka_sink.options.secret import is_provider_option
 from spark_kafka_sink.registry.registry_client import RegistryClient
 from spark_kafka_sink.spark.plugin_checks import checked_options
@@ -55,8 +55,12 @@ class VerifyOptions:
     as_json: bool
 
 
-def verify_topic(options: VerifyOptions) -> int:
-    """Verifies the topic, prints the result and returns the exit code. An error is printed in one or a few lines."""
+def verify_topic(**given: Any) -> int:
+    """Verifies the topic, prints the result and returns the exit code. An error is printed in one or a few lines.
+
+    given: the fields of VerifyOptions.
+    """
+    options = VerifyOptions(**given)
     check_extra("confluent_kafka", "spark-kafka-sink verify")
     settings = _settings(options)
     since_ms = None if options.from_timestamp is None else _milliseconds(options.from_timestamp)

@@ -10,7 +10,7 @@ from typing import Final
 
 from spark_kafka_sink.errors import UnsupportedVersionError
 from spark_kafka_sink.protocol.api import AnyApi, ApiKey
-from spark_kafka_sink.protocol.apis.api_versions import API_VERSIONS, ApiVersionsRequest, ApiVersionsResponse
+from spark_kafka_sink.protocol.apis.metadata import API_VERSIONS, ApiVersionsRequest, ApiVersionsResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.version import __version__
 

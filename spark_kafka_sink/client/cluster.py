@@ -6,12 +6,13 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spark_kafka_sink.protocol.apis.metadata import MetadataResponsePartition
+if TYPE_CHECKING:  # a task's first imports need no messages
+    from spark_kafka_sink.protocol.apis.metadata import MetadataResponsePartition
 
 NO_LEADER = -1
 NO_EPOCH = -1

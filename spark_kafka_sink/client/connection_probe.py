@@ -15,7 +15,7 @@ from spark_kafka_sink.client.connection_states import ConnectionState
 from spark_kafka_sink.client.protocol_probe import ProbeChannel, Question, question_after
 from spark_kafka_sink.client.sasl_login import BrokerAddress
 from spark_kafka_sink.errors import DisconnectedError, KafkaSinkError
-from spark_kafka_sink.network.channel import SYSTEM_DEFAULT, Address, Channel, PlainChannel
+from spark_kafka_sink.network.channel import SYSTEM_DEFAULT, Address, Channel, PlainChannel, address_text
 from spark_kafka_sink.network.selector import Wakeup
 from spark_kafka_sink.network.tls_channel import TlsChannel
 from spark_kafka_sink.options.producer_options import ProducerConfig
@@ -138,11 +138,7 @@ class _Attempt:
             self._is_connected = False
             self._address = self._addresses.popleft()
             self._channel = self._opener.open(
-                self._address,
-                host=self.host,
-                port=self.port,
-                send_buffer=SYSTEM_DEFAULT,
-                receive_buffer=SYSTEM_DEFAULT,
+                self._address, host=self.host, port=self.port, send_buffer=SYSTEM_DEFAULT, receive_buffer=SYSTEM_DEFAULT
             )
         except KafkaSinkError as error:
             self.result = error
@@ -237,8 +233,3 @@ def _described(channel: Channel) -> ProbedConnection:
     if isinstance(channel, TlsChannel):
         return ProbedConnection(channel.protocol(), channel.peer_certificate() or {})
     return ProbedConnection()
-
-
-def address_text(host: str, port: int) -> str:
-    """Returns an address as host:port, with brackets around an IPv6 address."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -16,31 +16,22 @@ from spark_kafka_sink.client.api_versions import (
     node_api_versions,
 )
 from spark_kafka_sink.client.cluster import Node
-from spark_kafka_sink.client.connection_failures import ConnectionFailures
-from spark_kafka_sink.client.connection_states import ClusterConnectionStates, ConnectionState, Resolver
+from spark_kafka_sink.client.connection_states import ClusterConnectionStates, ConnectionFailures, ConnectionState, Resolver
 from spark_kafka_sink.client.in_flight import ClientResponse, InFlightRequest, InFlightRequests
 from spark_kafka_sink.client.protocol_probe import PROBE_MS, ProbeChannel, Question, question_after
 from spark_kafka_sink.client.sasl_login import BrokerAddress, LoginRequest
-from spark_kafka_sink.client.sasl_sessions import ConnectionEnd, SaslSessions, final_error, open_mechanism_of
-from spark_kafka_sink.errors import (
-    AuthenticationError,
-    BrokerError,
-    DisconnectedError,
-    OptionError,
-    PeerError,
-    ProtocolError,
-)
+from spark_kafka_sink.client.sasl_sessions import ConnectionEnd, SaslSessions, final_error
+from spark_kafka_sink.errors import AuthenticationError, BrokerError, DisconnectedError, OptionError, PeerError, ProtocolError
 from spark_kafka_sink.network.channel import Address, Channel, PlainChannel
 from spark_kafka_sink.network.selector import Disconnected, PollResult, Selector
 from spark_kafka_sink.options.producer_options import ProducerConfig
 from spark_kafka_sink.protocol.api import USUAL_RESPONSE_BYTES, AnyApi, ApiKey
-from spark_kafka_sink.protocol.apis.api_versions import API_VERSIONS, ApiVersionsResponse
-from spark_kafka_sink.protocol.apis.metadata import METADATA, MetadataRequest, MetadataResponse
+from spark_kafka_sink.protocol.apis.metadata import API_VERSIONS, METADATA, ApiVersionsResponse, MetadataRequest, MetadataResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from spark_kafka_sink.protocol.fields import Message
-from spark_kafka_sink.protocol.messages import decode_response, encode_request
-from spark_kafka_sink.protocol.produce_encoder import PreparedRequest
+from spark_kafka_sink.protocol.messages import PreparedRequest, decode_response, encode_request
 from spark_kafka_sink.security.channel_opener import ChannelOpener
+from spark_kafka_sink.security.sasl import mechanism as mechanisms
 from spark_kafka_sink.security.sasl.mechanism import OpenMechanism
 
 CLIENT_THROTTLES_SINCE: Final[Mapping[int, int]] = {
@@ -131,7 +122,7 @@ class Connections:
         self._sasl: SaslSessions | None = None  # without SASL
         if config.security.uses_sasl:
             try:
-                mechanism = (open_mechanism or open_mechanism_of)(config.security, self._selector.wakeup)
+                mechanism = (open_mechanism or mechanisms.open_mechanism)(config.security, self._selector.wakeup)
             except BaseException:  # of an option that only the mechanism can check
                 self._selector.close()
                 raise

@@ -18,7 +18,7 @@ from spark_kafka_sink.options.producer_options import ProducerConfig
 from spark_kafka_sink.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
 from spark_kafka_sink.protocol.apis.produce import LeaderIdAndEpoch, NodeEndpoint
 from spark_kafka_sink.protocol.error_codes import error_facts
-from spark_kafka_sink.protocol.wire_types import ZERO_UUID
+from spark_kafka_sink.protocol.fields import ZERO_UUID
 
 logger = logging.getLogger(__name__)
 

@@ -172,14 +172,7 @@ class NetworkClient:
             raise UsageError(f"{self._connections.label(node_id)} is not ready for a request", node_id=node_id)
         try:
             self._connections.send(
-                node_id,
-                api,
-                body,
-                now_ms,
-                tag=tag,
-                expects_answer=expects_answer,
-                timeout_ms=timeout_ms,
-                max_version=max_version,
+                node_id, api, body, now_ms, tag=tag, expects_answer=expects_answer, timeout_ms=timeout_ms, max_version=max_version
             )
         except UnsupportedVersionError as error:
             self._aborted.append(ClientResponse(node_id, api, -1, tag, None, error, now_ms, 0))

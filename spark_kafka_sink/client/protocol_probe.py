@@ -19,7 +19,7 @@ from spark_kafka_sink.errors import AuthenticationError, ProtocolError, UsageErr
 from spark_kafka_sink.network.channel import Buffer, Channel
 from spark_kafka_sink.options.security_config import SecurityConfig
 from spark_kafka_sink.protocol.api import Api, RequestT, ResponseT
-from spark_kafka_sink.protocol.apis.api_versions import API_VERSIONS, ApiVersionsRequest
+from spark_kafka_sink.protocol.apis.metadata import API_VERSIONS, ApiVersionsRequest
 from spark_kafka_sink.protocol.apis.sasl import SASL_HANDSHAKE, SaslHandshakeRequest, SaslHandshakeResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.messages import decode_response, encode_request

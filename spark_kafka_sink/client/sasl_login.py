@@ -16,6 +16,7 @@ from spark_kafka_sink.errors import (
     UnsupportedVersionError,
     UsageError,
 )
+from spark_kafka_sink.network.channel import address_text
 from spark_kafka_sink.peer_text import quoted
 from spark_kafka_sink.protocol.api import AnyApi
 from spark_kafka_sink.protocol.apis.sasl import (
@@ -39,6 +40,7 @@ MAX_WORDS: Final = 500
 _HANDSHAKE: Final = SASL_HANDSHAKE.limited_to(1, SASL_HANDSHAKE.max_version)
 """Not v0, after which bare tokens would follow (before Kafka 1.0)."""
 
+_ADVICE: Final = "Check the user, the password or token, and that sasl.mechanism is the one that the user was created for."
 _WITHOUT_SASL: Final = {"SASL_PLAINTEXT": "PLAINTEXT", "SASL_SSL": "SSL"}
 
 
@@ -51,7 +53,7 @@ class BrokerAddress:
     port: int
 
     def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return address_text(self.host, self.port)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +140,10 @@ class SaslLogin:
             # A mechanism without a first message begins with an empty one.
             return self._authenticate(self._evaluate(None) or b"")
         if isinstance(body, SaslAuthenticateResponse) and self._state is S.AUTHENTICATE:
-            self._check_authenticate(body)
+            if body.error_code:
+                raise self._refused("SaslAuthenticate", body.error_code, body.error_message)
+            if body.session_lifetime_ms > 0:
+                self.session_lifetime_ms = body.session_lifetime_ms
             return self._next(bytes(body.auth_bytes))
         raise UsageError(f"a login in state {self._state.name} does not accept {type(body).__name__}")
 
@@ -196,12 +201,6 @@ class SaslLogin:
             case code:
                 raise self._refused("SaslHandshake", code, None)
 
-    def _check_authenticate(self, body: SaslAuthenticateResponse) -> None:
-        if body.error_code:
-            raise self._refused("SaslAuthenticate", body.error_code, body.error_message)
-        if body.session_lifetime_ms > 0:
-            self.session_lifetime_ms = body.session_lifetime_ms
-
     def _refused(self, api: str, code: int, words: str | None) -> PeerError:
         facts = error_facts(code)
         # Other mechanisms send a password or a token, which a broker may repeat in any encoding.
@@ -210,24 +209,18 @@ class SaslLogin:
         if facts.retriable:
             self._move(S.FAILED)
             return BrokerError(f"{self._broker.label} rejected {api}: {facts.name}: {said}", error_code=code, error=facts.name)
-        return self._failed(f"{said}{'' if said.endswith('.') else '.'} {self._advice()}", error_code=code, error=facts.name)
+        return self._failed(f"{said}{'' if said.endswith('.') else '.'} {_ADVICE}", error_code=code, error=facts.name)
 
     # Texts
 
     def _failed(self, text: str, **facts: object) -> AuthenticationError:
         self._move(S.FAILED)
-        user = self._user()
+        user = "" if self._client is None else self._client.principal()
         who = f" as user {user!r}" if user else ""
         return AuthenticationError(
             f"{self._broker.label}: the SASL login with {self._mechanism.name}{who} failed: {text}",
             **{"broker": str(self._broker), "mechanism": self._mechanism.name, "user": user} | facts,
         )
-
-    def _user(self) -> str:
-        return "" if self._client is None else self._client.principal()
-
-    def _advice(self) -> str:
-        return "Check the user, the password or token, and that sasl.mechanism is the one that the user was created for."
 
     def _without_sasl(self) -> str:
         return f"Set security.protocol={_WITHOUT_SASL[self._protocol]}, or use the port of a listener with SASL."

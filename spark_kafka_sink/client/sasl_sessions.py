@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,9 +13,8 @@ from spark_kafka_sink.client.in_flight import InFlightRequests
 from spark_kafka_sink.client.sasl_login import BrokerAddress, LoginRequest, SaslLogin
 from spark_kafka_sink.errors import AuthenticationError, DisconnectedError, KafkaSinkError, OptionError, PeerError
 from spark_kafka_sink.options.producer_options import ProducerConfig
-from spark_kafka_sink.options.security_config import SecurityConfig
 from spark_kafka_sink.protocol.fields import Message
-from spark_kafka_sink.security.sasl.mechanism import OpenMechanism, SaslMechanism
+from spark_kafka_sink.security.sasl.mechanism import SaslMechanism
 
 MIN_REAUTHENTICATION_MS: Final = 1_100
 """A broker rejects a re-authentication within 1 s of the previous one (KafkaChannel.MIN_REAUTH_INTERVAL_ONE_SECOND_NANOS)."""
@@ -227,10 +225,3 @@ def final_error(error: KafkaSinkError, broker: BrokerAddress) -> PeerError:
     if isinstance(error, PeerError):
         return error
     return AuthenticationError(f"{broker.label}: {error.message}", **{"broker": str(broker)} | error.facts)
-
-
-def open_mechanism_of(config: SecurityConfig, wakeup: Callable[[], None]) -> SaslMechanism:
-    """Makes the mechanism of sasl.mechanism."""
-    # Imported here, so that clients without SASL do not load it.
-    open_mechanism: OpenMechanism = importlib.import_module("spark_kafka_sink.security.sasl.mechanism").open_mechanism
-    return open_mechanism(config, wakeup)

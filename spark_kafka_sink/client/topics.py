@@ -36,7 +36,7 @@ from spark_kafka_sink.protocol.apis.topics import (
     CreateTopicsResponse,
 )
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
-from spark_kafka_sink.protocol.wire_types import ZERO_UUID
+from spark_kafka_sink.protocol.fields import ZERO_UUID
 
 BROKER_DEFAULT: Final = -1
 """Number of partitions or replicas by which brokers apply their default (KIP-464, since Kafka 2.4)."""

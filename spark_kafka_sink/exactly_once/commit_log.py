@@ -23,16 +23,15 @@ from spark_kafka_sink.exactly_once.commit_record import (
     encode,
     encode_key,
 )
-from spark_kafka_sink.exactly_once.log_reader import LogReader
 from spark_kafka_sink.exactly_once.log_writer import ClaimLostError, LogWriter
-from spark_kafka_sink.exactly_once.micro_batch import is_job
+from spark_kafka_sink.exactly_once.micro_batch import TransactionalIds, foreign_prefix, is_job
+from spark_kafka_sink.exactly_once.partition_reader import LogReader
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
-from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds, foreign_prefix
 from spark_kafka_sink.options.guarantee_options import CommitLogSettings
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from spark_kafka_sink.records.record_reader import Record
-from spark_kafka_sink.records.small_batch import NewRecord
+from spark_kafka_sink.records.small_batches import NewRecord
 from spark_kafka_sink.security.acls import COMMIT_LOG
 
 logger = logging.getLogger(__name__)
@@ -395,10 +394,6 @@ def old_jobs(logged: Iterable[LoggedRecord], prefix: str, now_ms: int) -> list[C
 
     now_ms: ms since the epoch, by a clock that differs from those of the jobs' drivers by a few minutes at most.
     """
-    records = (each.record for each in logged if _is_old(each, now_ms))
-    return [each for each in records if foreign_prefix(prefix, each) is None]
-
-
-def _is_old(logged: LoggedRecord, now_ms: int) -> bool:
-    kept_for_ms = _KEPT_FOR_MS.get(logged.record.state)
-    return kept_for_ms is not None and is_job(logged.record.query_id) and logged.written_ms < now_ms - kept_for_ms
+    jobs = (each for each in logged if is_job(each.record.query_id) and each.record.state in _KEPT_FOR_MS)
+    old = (each.record for each in jobs if each.written_ms < now_ms - _KEPT_FOR_MS[each.record.state])
+    return [each for each in old if foreign_prefix(prefix, each) is None]

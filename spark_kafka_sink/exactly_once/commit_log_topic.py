@@ -18,12 +18,7 @@ from spark_kafka_sink.options.guarantee_options import CommitLogSettings
 from spark_kafka_sink.peer_text import quoted
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.apis.configs import DESCRIBE_CONFIGS
-from spark_kafka_sink.protocol.apis.metadata import (
-    METADATA,
-    NO_AUTHORIZED_OPERATIONS,
-    MetadataRequest,
-    MetadataRequestTopic,
-)
+from spark_kafka_sink.protocol.apis.metadata import METADATA, NO_AUTHORIZED_OPERATIONS, MetadataRequest, MetadataRequestTopic
 from spark_kafka_sink.protocol.apis.topics import CREATE_TOPICS, CreatableTopicResult
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from spark_kafka_sink.security.acls import COMMIT_LOG, RESOURCE_OF

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -15,9 +16,8 @@ from typing import Any, Final, TypeVar
 
 from spark_kafka_sink.errors import ProtocolError
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
-from spark_kafka_sink.protocol.wire_types import ZERO_UUID
 
-NO_ID: Final = str(ZERO_UUID)
+NO_ID: Final = str(uuid.UUID(int=0))  # Kafka's Uuid.ZERO_UUID
 
 
 class State(StrEnum):

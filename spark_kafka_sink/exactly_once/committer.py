@@ -20,12 +20,11 @@ from spark_kafka_sink.exactly_once.commit_log_topic import CommitLogDeletedError
 from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction, State, TaskRows
 from spark_kafka_sink.exactly_once.execution import BestEffort, CommitCall, Execution, retry_on_claim_lost
 from spark_kafka_sink.exactly_once.log_writer import ClaimLostError
-from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
+from spark_kafka_sink.exactly_once.micro_batch import NO_QUERY, MicroBatch, TransactionalIds
 from spark_kafka_sink.exactly_once.proof import Proof
 from spark_kafka_sink.exactly_once.recovery_rules import Refusal, Refused
 from spark_kafka_sink.exactly_once.rules import Done, GiveUp, Read, Step, Stop, View, asked_for, decide, key, prepares_first
 from spark_kafka_sink.exactly_once.transaction_client import PREPARE_COMMIT, TransactionClient
-from spark_kafka_sink.exactly_once.transactional_ids import NO_QUERY, TransactionalIds
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 
 logger = logging.getLogger(__name__)
@@ -195,12 +194,7 @@ class Committer:
         return CommitReport(call.rows, is_own, call.committed, call.aborted, round(visible_s * 1000), commit_ms, is_first)
 
     def _attempt(
-        self,
-        batch: MicroBatch,
-        view: View,
-        call: CommitCall,
-        refuse: Callable[[], None] | None,
-        ended: Callable[[], None],
+        self, batch: MicroBatch, view: View, call: CommitCall, refuse: Callable[[], None] | None, ended: Callable[[], None]
     ) -> bool:
         """Commits once. Returns whether the visible rows are exactly those of the view's own transactions."""
         own = view.own

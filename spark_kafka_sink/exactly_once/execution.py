@@ -20,11 +20,10 @@ from spark_kafka_sink.exactly_once.commit_log_topic import HOW_TO_LOOK, made_aga
 from spark_kafka_sink.exactly_once.commit_record import NO_ID, CommitRecord, State
 from spark_kafka_sink.exactly_once.failpoints import Failpoint
 from spark_kafka_sink.exactly_once.log_writer import ClaimLostError
-from spark_kafka_sink.exactly_once.micro_batch import is_job
+from spark_kafka_sink.exactly_once.micro_batch import TransactionalIds, foreign_prefix, is_job
 from spark_kafka_sink.exactly_once.proof import Outcome, Proof, TransactionDescription, proof_of
 from spark_kafka_sink.exactly_once.rules import Commit, Look, Read, View, Write, asked_for, ms_to_prepare
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
-from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds, foreign_prefix
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 
 logger = logging.getLogger(__name__)
@@ -125,12 +124,7 @@ class Execution:
     """
 
     def __init__(
-        self,
-        log: CommitLog,
-        transactions: TransactionClient,
-        ids: TransactionalIds,
-        view: View,
-        call: CommitCall,
+        self, log: CommitLog, transactions: TransactionClient, ids: TransactionalIds, view: View, call: CommitCall
     ) -> None:
         """view: an empty view of the batch."""
         self.view = view.with_gone(call.gone)

@@ -30,7 +30,7 @@ from spark_kafka_sink.protocol.apis.transactions import (
 )
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from spark_kafka_sink.protocol.fields import Message
-from spark_kafka_sink.records.small_batch import NewRecord, small_batch
+from spark_kafka_sink.records.small_batches import NewRecord, small_batch
 from spark_kafka_sink.security.acls import COMMIT_LOG
 
 # Before v12 a broker requires AddPartitionsToTxn; from v12 on it adds partitions itself (KIP-890). v13 uses topic ids.
@@ -108,11 +108,7 @@ class LogWriter:
             self._add_partition(deadline)
             self._added = True
         batch = small_batch(
-            records,
-            producer_id=self._producer_id,
-            producer_epoch=self._epoch,
-            base_sequence=self._sequence,
-            transactional=True,
+            records, producer_id=self._producer_id, producer_epoch=self._epoch, base_sequence=self._sequence, transactional=True
         )
         offset = self._produce(batch, deadline)
         self._sequence = (self._sequence + len(records)) % _SEQUENCES

@@ -160,7 +160,8 @@ class View:
 
     def with_read(self, last: CommitRecord | None) -> View:
         """Returns the view after the log was claimed and read. Earlier findings stay valid if no other writer wrote since."""
-        is_same = self.read and _record_id(last) == _record_id(self.last)
+        before, now = (None if each is None else each.record_id for each in (self.last, last))
+        is_same = self.read and before == now
         if is_same and (self.outcomes is not None or self.described is not None):
             return replace(self, reread=True)
         return replace(self.begun(), read=True, last=last).with_gone_of(last)
@@ -219,10 +220,13 @@ def _later_batch(view: View, last: CommitRecord) -> Step:
 
 
 def _same_batch(view: View, last: CommitRecord) -> Step:
-    if last.state in (State.PREPARED, State.COMPLETE) and _has_other_rows(view, last):
-        return _stop(view, Reason.OTHER_ROWS)
-    if last.state in (State.PREPARED, State.COMPLETE) and _are_apart(_topics(view, view.own), _topics(view, last.transactions)):
-        return _stop(view, Reason.OTHER_TOPICS)
+    if last.state in (State.PREPARED, State.COMPLETE):
+        if _has_other_rows(view, last):
+            return _stop(view, Reason.OTHER_ROWS)
+        # Non-deterministic rows may change some topics, a different query has all others.
+        own, before = _topics(view, view.own), _topics(view, last.transactions)
+        if own and before and own.isdisjoint(before):
+            return _stop(view, Reason.OTHER_TOPICS)
     match last.state:
         case State.COMPLETE:
             if last.gone:
@@ -251,11 +255,6 @@ def _topics(view: View, transactions: tuple[PreparedTransaction, ...]) -> set[st
     return {topic for each in transactions for topic, _ in each.handle.partitions} - {view.letters}
 
 
-def _are_apart(some: set[str], others: set[str]) -> bool:
-    """Returns whether no topic is common: non-deterministic rows may change some topics, a different query has all others."""
-    return bool(some) and bool(others) and some.isdisjoint(others)
-
-
 def _new_batch(view: View) -> Step:
     if view.last is not None and _keys(view.own_handles) & _keys(view.last.aborted_handles):
         return _stop(view, Reason.CLOSED)
@@ -274,9 +273,10 @@ def _prepare(view: View, chosen: tuple[PreparedTransaction, ...], kept: tuple[Pr
     transactions = (*kept, *chosen)
     rows = sum(each.handle.records for each in transactions)
     tasks = () if sorted(view.passed) == sorted(stored_rows(transactions)) else view.passed
+    committed = tuple(each.handle.transactional_id for each in kept)
     gone = _ids_of_gone(view.last.gone) if kept and view.last is not None else ()
     topic_ids = tuple(sorted({*gone, *(each for one in chosen for each in one.handle.topic_ids)}))
-    return Write(State.PREPARED, transactions, rows, committed=_ids(kept), tasks=tasks, topic_ids=topic_ids)
+    return Write(State.PREPARED, transactions, rows, committed=committed, tasks=tasks, topic_ids=topic_ids)
 
 
 def rewritten(last: CommitRecord, state: State, committed: tuple[str, ...] = (), aborted: tuple[str, ...] = ()) -> Write:
@@ -386,17 +386,9 @@ def asked_for(record: CommitRecord) -> frozenset[tuple[str, int, int]]:
     return frozenset(_keys(record.handles) - _keys(record.aborted_handles))
 
 
-def _record_id(record: CommitRecord | None) -> str | None:
-    return None if record is None else record.record_id
-
-
 def _keys(handles: Iterable[TransactionHandle]) -> set[tuple[str, int, int]]:
     return {key(each) for each in handles}
 
 
 def _stop(view: View, reason: Reason) -> Stop:
     return Stop(reason, _leftovers(view))
-
-
-def _ids(transactions: tuple[PreparedTransaction, ...]) -> tuple[str, ...]:
-    return tuple(each.handle.transactional_id for each in transactions)

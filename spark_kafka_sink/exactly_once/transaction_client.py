@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -17,24 +17,20 @@ from spark_kafka_sink.client.topics import replaced, topics_metadata
 from spark_kafka_sink.errors import DisconnectedError, KafkaSinkError, OptionError, UnsupportedVersionError
 from spark_kafka_sink.exactly_once import failpoints
 from spark_kafka_sink.exactly_once.coordinator_rounds import BACKOFF, CoordinatorRequest, CoordinatorRounds, Reply
+from spark_kafka_sink.exactly_once.micro_batch import NO_QUERY, TransactionalIds
 from spark_kafka_sink.exactly_once.proof import Outcome, Proof, TransactionDescription, outcome_of_end, proof_of
-from spark_kafka_sink.exactly_once.transactional_ids import NO_QUERY, TransactionalIds
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle, partition_ranges
 from spark_kafka_sink.producer.transactions.transaction_manager import FEATURE
 from spark_kafka_sink.producer.transactions.verification import switched_off, too_old
-from spark_kafka_sink.protocol.apis.api_versions import API_VERSIONS, ApiVersionsResponse
 from spark_kafka_sink.protocol.apis.configs import (
     DESCRIBE_CONFIGS,
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResponse,
 )
-from spark_kafka_sink.protocol.apis.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest, InitProducerIdResponse
-from spark_kafka_sink.protocol.apis.list_transactions import (
-    LIST_TRANSACTIONS,
-    ListTransactionsRequest,
-    ListTransactionsResponse,
-)
+from spark_kafka_sink.protocol.apis.list_transactions import LIST_TRANSACTIONS, ListTransactionsRequest, ListTransactionsResponse
+from spark_kafka_sink.protocol.apis.metadata import API_VERSIONS, ApiVersionsResponse
+from spark_kafka_sink.protocol.apis.produce import INIT_PRODUCER_ID, InitProducerIdRequest, InitProducerIdResponse
 from spark_kafka_sink.protocol.apis.transactions import (
     DESCRIBE_TRANSACTIONS,
     END_TXN,
@@ -234,12 +230,7 @@ class TransactionClient:
         if not facts.retriable:
             said = facts.name if answer.error_code else f"it does not know the state {', '.join(answer.unknown_state_filters)}"
             raise self._client.rights.error(
-                f"{name}: {said}",
-                LIST_TRANSACTIONS.key,
-                answer.error_code,
-                prefix,
-                more=_WITHOUT_LIST,
-                request=_LIST,
+                f"{name}: {said}", LIST_TRANSACTIONS.key, answer.error_code, prefix, more=_WITHOUT_LIST, request=_LIST
             )
         waiting.note(name, facts.name)
         return False
@@ -299,8 +290,11 @@ class TransactionClient:
         on_response = None if batch is None else partial(failpoints.reach, "end.after", batch)
         rounds = CoordinatorRounds(self._client, ask, deadline, on_response)
         late = rounds.run_out(by_id)
-        ended = {each: _ended(by_id[each], reply.value, committed) for each, reply in rounds.replies.items()}
-        ended = {each: replace(one, asked_again=each in rounds.lost) for each, one in ended.items()}
+        ended = dict[str, Ended]()
+        for each, reply in rounds.replies.items():
+            answer, outcome = reply.value, outcome_of_end(by_id[each], reply.code, committed=committed)
+            error, is_again = error_facts(reply.code).name if reply.code else "", each in rounds.lost
+            ended[each] = Ended(outcome, reply.code, error, answer.producer_id, answer.producer_epoch, is_again)
         for each, end in ended.items():
             if end.code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
                 raise self._client.refused(each, end.code, END_TXN.key)
@@ -383,10 +377,7 @@ def _description(state: TransactionState) -> TransactionDescription | None:
 
 def _end(node_id: int, handle: TransactionHandle, committed: bool, batch: int | None) -> CoordinatorRequest[EndTxnResponse]:
     request = EndTxnRequest(
-        transactional_id=handle.transactional_id,
-        producer_id=handle.producer_id,
-        producer_epoch=handle.epoch,
-        committed=committed,
+        transactional_id=handle.transactional_id, producer_id=handle.producer_id, producer_epoch=handle.epoch, committed=committed
     )
     api = END_TXN_OF_VERSION_2 if handle.transaction_version >= 2 else END_TXN_OF_VERSION_1
 
@@ -401,9 +392,3 @@ def _end(node_id: int, handle: TransactionHandle, committed: bool, batch: int | 
         return {handle.transactional_id: Reply(answer.error_code, answer)}
 
     return CoordinatorRequest(ClusterRequest(node_id, api, body), [handle.transactional_id], read)
-
-
-def _ended(handle: TransactionHandle, answer: EndTxnResponse, committed: bool) -> Ended:
-    code = answer.error_code
-    outcome = outcome_of_end(handle, code, committed=committed)
-    return Ended(outcome, code, error_facts(code).name if code else "", answer.producer_id, answer.producer_epoch)

@@ -23,7 +23,7 @@ from spark_kafka_sink.options.option import INT32_MAX
 from spark_kafka_sink.peer_text import quoted
 from spark_kafka_sink.producer.serializers.arrays import BadRowError, first_not_utf8, first_row
 from spark_kafka_sink.records.arrow_arrays import array_of_bytes, numbers, offsets_of, valid_mask, validity
-from spark_kafka_sink.records.parts import Part, Present, constant, join, masked
+from spark_kafka_sink.records.concat import Part, Present, constant, join, masked
 from spark_kafka_sink.records.varints import Packed, Words
 
 _ROWS: Final = 10_000

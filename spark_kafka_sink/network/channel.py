@@ -26,8 +26,12 @@ class Address:
     sockaddr: Any
 
     def __str__(self) -> str:
-        host, port = self.sockaddr[0], self.sockaddr[1]
-        return f"[{host}]:{port}" if self.family == socket.AF_INET6 else f"{host}:{port}"
+        return address_text(self.sockaddr[0], self.sockaddr[1])
+
+
+def address_text(host: str, port: int) -> str:
+    """Returns an address as host:port, with brackets around an IPv6 address."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def resolve(host: str, port: int) -> list[Address]:

@@ -21,7 +21,7 @@ from urllib.parse import unquote, urlsplit
 
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import AuthenticationError, OptionError
-from spark_kafka_sink.network.channel import Address, PlainChannel, check_port, resolve
+from spark_kafka_sink.network.channel import Address, PlainChannel, address_text, check_port, resolve
 from spark_kafka_sink.options.secret import Secret, is_reference
 
 SCHEMES: Final = ("socks5", "socks5h", "http")
@@ -69,7 +69,7 @@ class Proxy:
     _untried: dict[tuple[str, int], deque[Address]] = field(default_factory=dict, compare=False, repr=False)
 
     def __str__(self) -> str:
-        return f"{self.scheme}://{_host_and_port(self.host, self.port)}"
+        return f"{self.scheme}://{address_text(self.host, self.port)}"
 
     def resolve(self, host: str, port: int) -> Sequence[Address]:
         """Returns the proxy's addresses, to connect to instead of a broker's. Raises OSError if it has none."""
@@ -198,7 +198,7 @@ def proxied(channel: PlainChannel, proxy: Proxy, host: str, port: int) -> Proxie
         channel.close()
         raise
     dialogue = (_http_dialogue if proxy.scheme == "http" else _socks_dialogue)(proxy, target, (host, port))
-    return ProxiedChannel(channel, dialogue, f"{_host_and_port(host, port)} through the proxy {proxy}")
+    return ProxiedChannel(channel, dialogue, f"{address_text(host, port)} through the proxy {proxy}")
 
 
 class ProxiedChannel(PlainChannel):
@@ -342,14 +342,10 @@ def _login_hint(proxy: Proxy, code: int, answer: bytes) -> str:
 
 
 def _refuse(proxy: Proxy, broker: tuple[str, int], text: str) -> NoReturn:
-    address = _host_and_port(*broker)
+    address = address_text(*broker)
     raise AuthenticationError(
         f"could not connect to {address}: the proxy {proxy} {text}", broker=address, proxy=str(proxy), option="proxy.url"
     )
-
-
-def _host_and_port(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _name(host: str) -> bytes:

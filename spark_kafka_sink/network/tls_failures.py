@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from spark_kafka_sink.errors import AuthenticationError
+from spark_kafka_sink.network.channel import address_text
 
 CertificateInfo: TypeAlias = Mapping[str, Any]
 """A certificate as `SSLSocket.getpeercert` describes it."""
@@ -84,9 +85,7 @@ class FarEnd:
 
     @property
     def address(self) -> str:
-        if not self.is_broker:
-            return self.peer
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return address_text(self.host, self.port) if self.is_broker else self.peer
 
     def refused(self, text: str) -> AuthenticationError:
         return AuthenticationError(f"{self.label}: {text}", **{"broker" if self.is_broker else "peer": self.address})

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.options.option import INT64_MAX, Kind, SinkOption, integer, number, one_of, topic_name
@@ -154,8 +154,8 @@ def error_options(options: Mapping[str, object], topic: str | None, commit_log: 
         OptionError: a value is not valid, an option has no use with this `on.error`, or the dead-letter topic is missing or is
             one that has another use.
     """
-    on_error: OnError = _read(ON_ERROR, _ON_ERROR, options.get(ON_ERROR, OnError.FAIL))
-    given = {name: _read(name, kind, options[name]) for name, kind in _KINDS.items() if name in options}
+    on_error: OnError = _ON_ERROR.parse(ON_ERROR, options.get(ON_ERROR, OnError.FAIL))
+    given = {name: kind.parse(name, options[name]) for name, kind in _KINDS.items() if name in options}
     for name in given:
         if on_error not in _USED_BY[name]:
             needed = " or ".join(f"{ON_ERROR}={each}" for each in OnError if each in _USED_BY[name])
@@ -177,10 +177,3 @@ def error_options(options: Mapping[str, object], topic: str | None, commit_log: 
 def connects_name(name: str) -> str:
     """Returns what to do instead of an option of Kafka Connect, as `; use ...`, or an empty string for another option."""
     return f"; {CONNECTS_NAMES[name]}" if name in CONNECTS_NAMES else ""
-
-
-def _read(name: str, kind: Kind, value: object) -> Any:
-    try:
-        return kind.read(value)
-    except ValueError:
-        raise OptionError(f"option {name}: {value!r} is not {kind.wanted}", option=name) from None

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.options.option import INT64_MAX, Kind, integer, one_of, topic_name
@@ -113,7 +113,7 @@ _KINDS: Mapping[str, Kind] = {
 
 def guarantee_of(options: Mapping[str, object]) -> Guarantee:
     """Returns the guarantee that the options name. Raises `OptionError` for any other value."""
-    found: Guarantee = _read(GUARANTEE, _GUARANTEES, options.get(GUARANTEE, Guarantee.AT_LEAST_ONCE))
+    found: Guarantee = _GUARANTEES.parse(GUARANTEE, options.get(GUARANTEE, Guarantee.AT_LEAST_ONCE))
     return found
 
 
@@ -123,7 +123,7 @@ def exactly_once_options(options: Mapping[str, object], guarantee: Guarantee) ->
     Raises `OptionError` for a value that is not valid, and for an option that the guarantee does not use. options: by lower-cased
     name.
     """
-    given = {name: _read(name, kind, options[name]) for name, kind in _KINDS.items() if name in options}
+    given = {name: kind.parse(name, options[name]) for name, kind in _KINDS.items() if name in options}
     if guarantee is not Guarantee.EXACTLY_ONCE:
         for name in given:
             raise OptionError(f"option {name}: requires {GUARANTEE}={Guarantee.EXACTLY_ONCE}", option=name)
@@ -158,13 +158,6 @@ def query_of(checkpoint: str) -> str | None:
         return str(uuid.UUID(found))
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None
-
-
-def _read(name: str, kind: Kind, value: object) -> Any:
-    try:
-        return kind.read(value)
-    except ValueError:
-        raise OptionError(f"option {name}: {value!r} is not {kind.wanted}", option=name) from None
 
 
 # Producer settings of each guarantee, where the user sets none. Java's defaults are right for at-least-once.

@@ -37,6 +37,14 @@ class Kind:
     is_secret: bool = False
     keeps_references: bool = False
 
+    def parse(self, option: str, value: object) -> Any:
+        """Returns the parsed value of `option`. Raises OptionError if it is not accepted."""
+        try:
+            return self.read(value)
+        except ValueError:
+            shown = "the value" if self.is_secret else repr(value)
+            raise OptionError(f"option {option}: {shown} is not {self.wanted}", option=option) from None
+
     def text(self, value: object) -> str:
         """Returns a value as users write it."""
         if isinstance(value, tuple):
@@ -64,11 +72,7 @@ class Option:
 
     def parse(self, value: object) -> Any:
         """Returns the parsed value. Raises OptionError if it is not accepted."""
-        try:
-            return self.kind.read(value)
-        except ValueError:
-            shown = "the value" if self.kind.is_secret else repr(value)
-            raise OptionError(f"option {self.name}: {shown} is not {self.kind.wanted}", option=self.name) from None
+        return self.kind.parse(self.name, value)
 
 
 class SinkOption(NamedTuple):
@@ -121,9 +125,7 @@ def replacement(name: str, prefix: str = "") -> str:
         name: the option, without the prefix.
         prefix: what the user writes before Kafka's options.
     """
-    if name in LIBRDKAFKA_NAMES:
-        return f"; use {LIBRDKAFKA_NAMES[name].format(prefix)}"
-    return ""
+    return f"; use {LIBRDKAFKA_NAMES[name].format(prefix)}" if name in LIBRDKAFKA_NAMES else ""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -152,24 +154,21 @@ def topic_name(option: str, value: object) -> str:
 
 def integer(low: int, high: int = INT32_MAX) -> Kind:
     """Accepts an integer or its decimal text, from `low` to `high` inclusive."""
-
-    def read(value: object) -> int:
-        if isinstance(value, bool) or not isinstance(value, int | str) or not low <= int(value) <= high:
-            raise ValueError
-        return int(value)
-
-    return Kind(f"a whole number from {low} to {high}", read)
+    return _numeric("a whole number", int, low, high)
 
 
 def number(low: float, high: float) -> Kind:
     """Accepts a number or its decimal text, from `low` to `high` inclusive."""
+    return _numeric("a number", float, low, high)
 
+
+def _numeric(what: str, kind: type[int] | type[float], low: float, high: float) -> Kind:
     def read(value: object) -> float:
-        if isinstance(value, bool) or not isinstance(value, int | float | str) or not low <= float(value) <= high:
+        if isinstance(value, bool) or not isinstance(value, kind | int | str) or not low <= kind(value) <= high:
             raise ValueError
-        return float(value)
+        return kind(value)
 
-    return Kind(f"a number from {low} to {high}", read)
+    return Kind(f"{what} from {low} to {high}", read)
 
 
 def one_of(**meanings: object) -> Kind:
@@ -204,10 +203,9 @@ def _text(value: object) -> str:
 
 
 def _filled(value: object) -> str:
-    text = _text(value)
-    if not text:
+    if not value:
         raise ValueError
-    return text
+    return _text(value)
 
 
 def _servers(value: object) -> tuple[str, ...]:
@@ -253,3 +251,79 @@ PLUGIN = Kind("a short name, a dotted name, a class or an object", _plugin)
 PLUGINS = Kind("a comma-separated list of dotted names, or a list of classes or objects", _plugins)
 TIME_UNITS = one_of(**{unit: unit for unit in ("ms", "s", "us", "ns")})
 RECOVERY = one_of(rebootstrap="rebootstrap", none="none")
+
+
+# Options of Java's `ProducerConfig` (Kafka 4.1) or of librdkafka that the producer does not have. Four are consumer options: the
+# settings that cloud services offer for copying contain them.
+
+UNSECURED: Final = (
+    "an unsecured token, for tests, is set with sasl.jaas.config and unsecuredLoginStringClaim_sub, any other with"
+    " sasl.oauthbearer.token"
+)
+
+# These change neither delivery nor security, so they are ignored with a warning.
+HARMLESS: Mapping[str, str] = {
+    "auto.include.jmx.reporter": "there is no JMX here; register(spark) returns the metrics",
+    "client.dns.lookup": "every address of a name is tried in turn",
+    "config.providers.automatic": "only the providers in config.providers are used",
+    "metric.reporters": "register(spark) returns the metrics",
+    "metrics.recording.level": "register(spark) returns the metrics",
+    "sasl.kerberos.kinit.cmd": "tickets come from the system's Kerberos library",
+    "sasl.kerberos.min.time.before.relogin": "tickets come from the system's Kerberos library",
+    "sasl.kerberos.ticket.renew.jitter": "tickets come from the system's Kerberos library",
+    "sasl.kerberos.ticket.renew.window.factor": "tickets come from the system's Kerberos library",
+    **dict.fromkeys(
+        (
+            "sasl.oauthbearer.clock.skew.seconds",
+            "sasl.oauthbearer.expected.audience",
+            "sasl.oauthbearer.expected.issuer",
+            "sasl.oauthbearer.jwks.endpoint.refresh.ms",
+            "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
+            "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
+            "sasl.oauthbearer.jwks.endpoint.url",
+            "sasl.oauthbearer.jwt.validator.class",
+            "sasl.oauthbearer.scope.claim.name",
+        ),
+        "brokers validate tokens; a client only sends them",
+    ),
+    **dict.fromkeys(
+        ("group.id", "heartbeat.interval.ms", "max.poll.interval.ms", "session.timeout.ms"), "only consumers have it"
+    ),
+    "statistics.interval.ms": "register(spark) returns the metrics",
+    "ssl.ca.certificate.stores": "it applies to Windows only",
+    "ssl.keymanager.algorithm": "there is no JVM here; keys are read by OpenSSL",
+    "ssl.secure.random.implementation": "there is no JVM here; OpenSSL makes random numbers",
+    "ssl.trustmanager.algorithm": "there is no JVM here; certificates are checked by OpenSSL",
+}
+
+# Ignoring one of these would send other bytes, to another place, or in another way than configured.
+REFUSED: Mapping[str, str] = {
+    "https.ca.pem": "write the certificates to a file, and name it with sasl.oauthbearer.ca.location",
+    "sasl.login.class": "Java classes cannot run here: use a Python callable as sasl.oauthbearer.token.provider",
+    "sasl.oauthbearer.config": UNSECURED,
+    "sasl.oauthbearer.metadata.authentication.type": "use sasl.oauthbearer.token.provider=azure or aws",
+    "security.providers": "Java security providers cannot run here",
+    "ssl.certificate.verify_cb": "certificates are always verified: name the authority with ssl.ca.location",
+    "ssl.crl.location": "certificate revocation lists are not supported",
+    "ssl.curves.list": "curves cannot be chosen: OpenSSL's defaults apply",
+    "ssl.engine.factory.class": "Java classes cannot run here: name key and authorities with the other ssl.* options",
+    "ssl.engine.id": "OpenSSL's engines are not supported",
+    "ssl.engine.location": "OpenSSL's engines are not supported",
+    "ssl.provider": "Java security providers cannot run here",
+    "ssl.providers": "choose OpenSSL's providers in OpenSSL's configuration file",
+    "ssl.sigalgs.list": "signature algorithms cannot be chosen: OpenSSL's defaults apply",
+    "transaction.two.phase.commit.enable": "the sink's own commit log serves this purpose",
+}
+
+REFUSED_PREFIXES: Mapping[str, str] = {
+    "sasl.oauthbearer.assertion.": "assertions are not supported: use client credentials, or a Python callable as"
+    " sasl.oauthbearer.token.provider"
+}
+
+
+def why_refused(name: str) -> str | None:
+    """Returns why the option `name` (without `kafka.`) must not be ignored, or None if it may be."""
+    for prefix, reason in REFUSED_PREFIXES.items():
+        if name.startswith(prefix) and name not in HARMLESS:
+            return reason
+    return REFUSED.get(name)

@@ -153,12 +153,7 @@ class ProducerConfig:
         differs="Java's producer has no rate limit. Brokers can limit it by quotas.",
     )
     timestamp_unit: str | None = declared(
-        "timestamp.unit",
-        TIME_UNITS,
-        None,
-        TIMESTAMP_UNIT,
-        java=ABSENT,
-        differs="Java takes any number as milliseconds.",
+        "timestamp.unit", TIME_UNITS, None, TIMESTAMP_UNIT, java=ABSENT, differs="Java takes any number as milliseconds."
     )
     delivery_timeout_ms: int = declared(
         "delivery.timeout.ms", integer(0), 120_000, "Time limit from append to acknowledgement, including retries, in ms."
@@ -407,7 +402,8 @@ def producer_config(settings: Mapping[str, object]) -> ProducerConfig:
     values = {
         _FIELD_OF[name]: read_option(OPTIONS[name], value, providers) for name, value in settings.items() if name in OPTIONS
     }
-    if "enable.idempotence" not in settings and _rules_out_idempotence(values):
+    rules_it_out = values.get("acks", -1) != -1 or values.get("retries", 1) == 0 or values.get("max_in_flight", 5) > 5
+    if "enable.idempotence" not in settings and rules_it_out:
         values["enable_idempotence"] = False
     # As in Java, a delivery.timeout.ms that was not set is raised to linger.ms + request.timeout.ms.
     if "delivery.timeout.ms" not in settings:
@@ -421,17 +417,14 @@ def producer_config(settings: Mapping[str, object]) -> ProducerConfig:
     security = security_config({name: value for name, value in settings.items() if name not in OPTIONS and name not in schemas})
     if schemas:
         schemas |= {name: value for name, value in settings.items() if is_provider_option(name)}
-    return ProducerConfig(**values, security=security, schemas=tuple(sorted(_hashable(schemas).items())))
+    hashable = {name: _hashable(name, value) for name, value in schemas.items()}
+    return ProducerConfig(**values, security=security, schemas=tuple(sorted(hashable.items())))
 
 
-def _hashable(schemas: Mapping[str, object]) -> dict[str, object]:
-    """Returns the options with JSON text in place of mappings and lists."""
-    return {name: _text_of(name, value) if isinstance(value, Mapping | list) else value for name, value in schemas.items()}
-
-
-def _text_of(name: str, value: object) -> str:
+def _hashable(name: str, value: object) -> object:
+    """Returns the value of an option, as JSON text if it is a mapping or a list."""
     try:
-        return as_json(value)
+        return as_json(value) if isinstance(value, Mapping | list) else value
     except OptionError as error:
         raise OptionError(f"option {name}: {error.message}", option=name) from None
 
@@ -444,10 +437,6 @@ def check_transactional(config: ProducerConfig) -> None:
             "requests in flight",
             option="enable.idempotence",
         )
-
-
-def _rules_out_idempotence(values: Mapping[str, Any]) -> bool:
-    return bool(values.get("acks", -1) != -1 or values.get("retries", 1) == 0 or values.get("max_in_flight", 5) > 5)
 
 
 def _check_together(config: ProducerConfig) -> None:

@@ -14,11 +14,12 @@ from typing import Any, Final, NoReturn
 
 from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.options.option import ABSENT, REQUIRED, Kind, Option, declared, integer, nearest, number, one_name_of
+from spark_kafka_sink.options.schema_options import REGISTRY_PREFIX
 from spark_kafka_sink.options.secret import DEFAULT_PROVIDERS, Providers, Secret, has_references, is_provider_option, providers_of
 from spark_kafka_sink.options.security_config import ALIASES, SECURITY_OPTIONS, SecurityConfig, read_option, security_config
 from spark_kafka_sink.options.security_options import LATER, SECRET
 
-PREFIX: Final = "schema.registry."
+PREFIX: Final = REGISTRY_PREFIX
 URL: Final = f"{PREFIX}url"
 USER_INFO: Final = f"{PREFIX}basic.auth.user.info"
 BASIC_SOURCE: Final = f"{PREFIX}basic.auth.credentials.source"
@@ -44,10 +45,6 @@ _REFUSED_SOURCES: Final[Mapping[str, str]] = {
     "SASL_OAUTHBEARER_INHERIT": f"it is not supported: set {ISSUER}",
     "CUSTOM": f"it is not supported: set {TOKEN} to a reference that your own program updates, such as ${{file:/path:name}}",
 }
-_WITHOUT_PREFIX: Final = ("basic.auth.", "bearer.auth.")
-"""confluent-kafka and Java accept these options without `schema.registry.` as well."""
-
-
 _NO_TLS_OPTIONS: Final = SecurityConfig(security_protocol="SSL")
 
 
@@ -91,11 +88,7 @@ class RegistryConfig:
     bearer_auth_client_id: str | None = declared(CLIENT_ID, LATER, None, "Client id for the token endpoint.")
     bearer_auth_client_secret: Secret | None = declared(CLIENT_SECRET, SECRET, None, "Client secret for the token endpoint.")
     bearer_auth_scope: str | None = declared(
-        SCOPE,
-        LATER,
-        None,
-        "Scope to request from the token endpoint.",
-        differs="confluent-kafka requires it.",
+        SCOPE, LATER, None, "Scope to request from the token endpoint.", differs="confluent-kafka requires it."
     )
     bearer_auth_issuer_ca_location: str | None = declared(
         ISSUER_CA,
@@ -112,10 +105,7 @@ class RegistryConfig:
         differs="confluent-kafka requires it with every registry.",
     )
     bearer_auth_identity_pool_id: str | None = declared(
-        IDENTITY_POOL,
-        LATER,
-        None,
-        "Identity pool of Confluent Cloud, or a comma-separated list of pools.",
+        IDENTITY_POOL, LATER, None, "Identity pool of Confluent Cloud, or a comma-separated list of pools."
     )
     proxy: Secret | None = declared(
         PROXY,
@@ -190,11 +180,6 @@ _INSTEAD: Final[Mapping[str, str]] = {
 """What to do about options of other clients."""
 
 
-def is_registry_option(name: str) -> bool:
-    """Returns whether `registry_config` reads an option, or raises an error for it that names what to use."""
-    return name.startswith((PREFIX, *_WITHOUT_PREFIX))
-
-
 def registry_config(options: Mapping[str, object]) -> RegistryConfig:
     """Returns the settings of a registry's client.
 
@@ -218,7 +203,8 @@ def registry_config(options: Mapping[str, object]) -> RegistryConfig:
         if name in _TLS_ALIASES or (name in REGISTRY_OPTIONS and name not in _FIELD_OF):
             tls[name.removeprefix(PREFIX)] = value
         elif name in _FIELD_OF:
-            _check_source(name, value)
+            if name in (BASIC_SOURCE, BEARER_SOURCE) and (reason := _REFUSED_SOURCES.get(str(value).strip().upper())):
+                _refuse(name, f"{value}: {reason}")  # a source of credentials that other clients have
             values[_FIELD_OF[name]] = read_option(REGISTRY_OPTIONS[name], value, providers)
         else:
             _refuse_unknown(given)
@@ -227,12 +213,6 @@ def registry_config(options: Mapping[str, object]) -> RegistryConfig:
     config = RegistryConfig(**values, tls=_tls(tls), providers=providers)
     _check(config)
     return config
-
-
-def _check_source(name: str, value: object) -> None:
-    """Raises an error for a source of credentials that other clients have."""
-    if name in (BASIC_SOURCE, BEARER_SOURCE) and (reason := _REFUSED_SOURCES.get(str(value).strip().upper())):
-        _refuse(name, f"{value}: {reason}")
 
 
 def _refuse_unknown(name: str) -> NoReturn:

@@ -30,6 +30,7 @@ _FILE_NAME: Final = re.compile(r"[^\s{}\[\]\"';=]{1,100}\.(avsc|proto|json|desc|
 REGISTRY_PREFIX: Final = "schema.registry."
 _LARGEST_FILE: Final = 4 * 1024 * 1024
 _REGISTRY_WITHOUT_PREFIX: Final = ("basic.auth.", "bearer.auth.")
+"""confluent-kafka and Java accept these options without `schema.registry.` as well."""
 
 FORMATS: Final = ("avro", "protobuf", "json-schema")
 """The values of `key.format` and `value.format`."""
@@ -57,10 +58,9 @@ _REFERENCE_STRATEGIES: Final = (
 
 def _format(value: object) -> str:
     name = str(value).strip().lower()
-    name = _FORMAT_ALIASES.get(name, name)
-    if name not in FORMATS:
+    if (found := _FORMAT_ALIASES.get(name, name)) not in FORMATS:
         raise ValueError
-    return name
+    return found
 
 
 def _true(value: object) -> bool:
@@ -349,18 +349,15 @@ class SchemaConfig:
 
 
 def is_registry_option(name: str) -> bool:
-    """Returns whether an option is one of the registry's client."""
+    """Returns whether `registry_config` reads an option, or raises an error for it that names what to use."""
     return name.startswith((REGISTRY_PREFIX, *_REGISTRY_WITHOUT_PREFIX))
 
 
 def is_schema_option(name: str) -> bool:
     """Returns whether an option belongs to schemas or their registry, supported or not."""
     bare = _without_part(name)
-    return (
-        is_registry_option(name)
-        or bare in NOT_SUPPORTED
-        or (bare in SCHEMA_OPTIONS and (bare != name or bare not in OF_ONE_PART))
-    )
+    is_option = bare in SCHEMA_OPTIONS and (bare != name or bare not in OF_ONE_PART)
+    return is_option or is_registry_option(name) or bare in NOT_SUPPORTED
 
 
 def is_format_option(name: str) -> bool:

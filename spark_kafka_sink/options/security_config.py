@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, NoReturn
 
 from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.options.jaas import JaasConfig, parse_jaas
-from spark_kafka_sink.options.option import Option
+from spark_kafka_sink.options.option import UNSECURED, Option
 from spark_kafka_sink.options.secret import (
     DEFAULT_PROVIDERS,
     Providers,
@@ -47,12 +47,6 @@ ALIASES: Final[Mapping[str, str]] = {
     "https.ca.location": "sasl.oauthbearer.ca.location",
 }
 """librdkafka names for options with a different name here."""
-
-
-UNSECURED: Final = (
-    "an unsecured token, for tests, is set with sasl.jaas.config and unsecuredLoginStringClaim_sub, any other with"
-    " sasl.oauthbearer.token"
-)
 
 
 class OneValue(NamedTuple):
@@ -108,9 +102,13 @@ def security_config(settings: Mapping[str, object]) -> SecurityConfig:
         _check_tls(config)
     if not config.uses_sasl:
         return config
-    jaas = _literal_jaas(config)
+    line = config.sasl_jaas_config
+    # A single reference may replace the whole line.
+    jaas = None if line is None or is_reference(line.unresolved()) else parse_jaas(line.unresolved())
     _check_handlers(config)
-    given = {**_from_jaas(config, jaas), **_from_handler(config), **values}
+    handler = _LOGIN_HANDLERS.get(_last_part(config.sasl_login_callback_handler_class))
+    chosen = {} if handler is None else {"sasl_oauthbearer_token_provider": handler}
+    given = {**_from_jaas(config, jaas), **chosen, **values}
     config = SecurityConfig(**given, providers=providers)
     _check_sasl(config, jaas, "sasl_mechanism" in values)
     return config
@@ -178,10 +176,7 @@ def _check_tls(config: SecurityConfig) -> None:
     for both in (trusted, keys):
         if len(both) > 1:
             _refuse(both[0], f"{' and '.join(both)} cannot be combined; set only one of them")
-    for one, other in (
-        ("ssl.keystore.key", "ssl.keystore.certificate.chain"),
-        ("ssl.key.location", "ssl.certificate.location"),
-    ):
+    for one, other in (("ssl.keystore.key", "ssl.keystore.certificate.chain"), ("ssl.key.location", "ssl.certificate.location")):
         if one in given and other not in given:
             _refuse(other, f"it is not set, but {one} needs the certificate of that key")
         if other in given and one not in given:
@@ -193,10 +188,7 @@ def _check_tls(config: SecurityConfig) -> None:
     ):
         if password in given and not given.keys() & set(stores):
             _refuse(password, f"it is set, but {stores[0]} is not")
-    for kind, text in (
-        ("ssl.truststore.type", "ssl.truststore.certificates"),
-        ("ssl.keystore.type", "ssl.keystore.key"),
-    ):
+    for kind, text in (("ssl.truststore.type", "ssl.truststore.certificates"), ("ssl.keystore.type", "ssl.keystore.key")):
         if text in given and given.get(kind, "PEM") != "PEM":
             _refuse(kind, f"must be PEM if {text} is set")
 
@@ -225,13 +217,6 @@ _JAAS_OPTIONS: Final[Mapping[str, str]] = {
     "oauth.ssl.truststore.location": "sasl_oauthbearer_ca_location",
 }
 _EXTENSION: Final = "extension_"
-
-
-def _literal_jaas(config: SecurityConfig) -> JaasConfig | None:
-    """Returns the parsed login line; None if there is none, or if a single reference replaces it."""
-    if config.sasl_jaas_config is None or is_reference(config.sasl_jaas_config.unresolved()):
-        return None
-    return parse_jaas(config.sasl_jaas_config.unresolved())
 
 
 def _from_jaas(config: SecurityConfig, jaas: JaasConfig | None) -> dict[str, Any]:
@@ -282,11 +267,6 @@ def _check_handlers(config: SecurityConfig) -> None:
         _refuse("sasl.client.callback.handler.class", f"{client} requires sasl.mechanism={_CLIENT_HANDLERS[client]}")
     if login and config.sasl_mechanism != "OAUTHBEARER":
         _refuse("sasl.login.callback.handler.class", f"{login} requires sasl.mechanism=OAUTHBEARER")
-
-
-def _from_handler(config: SecurityConfig) -> dict[str, Any]:
-    provider = _LOGIN_HANDLERS.get(_last_part(config.sasl_login_callback_handler_class))
-    return {} if provider is None else {"sasl_oauthbearer_token_provider": provider}
 
 
 def _check_sasl(config: SecurityConfig, jaas: JaasConfig | None, is_mechanism_given: bool) -> None:

@@ -207,11 +207,7 @@ class SecurityConfig:
         "sasl.kerberos.service.name", LATER, None, "First part of the brokers' Kerberos principals, usually kafka."
     )
     sasl_kerberos_principal: str | None = declared(
-        "sasl.kerberos.principal",
-        LATER,
-        None,
-        "The client's Kerberos principal, for a keytab (librdkafka's name).",
-        java=ABSENT,
+        "sasl.kerberos.principal", LATER, None, "The client's Kerberos principal, for a keytab (librdkafka's name).", java=ABSENT
     )
     sasl_kerberos_keytab: str | None = declared(
         "sasl.kerberos.keytab", LATER, None, "The client's keytab file (librdkafka's name).", java=ABSENT

@@ -26,7 +26,16 @@ from spark_kafka_sink.options.guarantee_options import (
     guarantee_of,
     with_guarantee,
 )
-from spark_kafka_sink.options.option import INT64_MAX, SinkOption, nearest, replacement, topic_name
+from spark_kafka_sink.options.option import (
+    HARMLESS,
+    INT64_MAX,
+    REFUSED,
+    SinkOption,
+    nearest,
+    replacement,
+    topic_name,
+    why_refused,
+)
 from spark_kafka_sink.options.producer_options import OPTIONS, RATE_LIMITS, ProducerConfig, producer_config
 from spark_kafka_sink.options.record_options import (
     HEADER_PREFIX,
@@ -48,7 +57,6 @@ from spark_kafka_sink.options.topic_creation_options import (
     is_creation_option,
     topic_creation,
 )
-from spark_kafka_sink.options.unsupported_options import HARMLESS, REFUSED, why_refused
 
 logger = logging.getLogger(__name__)
 
@@ -285,9 +293,9 @@ def _lower_cased(options: Mapping[str, object]) -> dict[str, object]:
 
 
 def _check_sink_option(name: str) -> None:
-    if name in SPARK_OWN or name in SINK_OPTIONS or is_creation_option(name) or name.startswith(HEADER_PREFIX):
+    if name in SPARK_OWN or name in SINK_OPTIONS or name.startswith(HEADER_PREFIX):
         return
-    if is_schema_option(name):
+    if is_creation_option(name) or is_schema_option(name):
         return
     if name in OPTIONS or is_security_option(name) or name in HARMLESS or why_refused(name):
         raise OptionError(f"unknown option {name}; did you mean {KAFKA_PREFIX}{name}?", option=name)

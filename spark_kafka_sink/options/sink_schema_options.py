@@ -8,7 +8,7 @@ from typing import Final
 
 from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.options.option import BOOLEAN, SinkOption
-from spark_kafka_sink.options.registry_options import RegistryConfig, is_registry_option, registry_config
+from spark_kafka_sink.options.registry_options import RegistryConfig, registry_config
 from spark_kafka_sink.options.schema_options import (
     BOTH_HAVE_ONE_ID,
     FORMAT,
@@ -19,6 +19,7 @@ from spark_kafka_sink.options.schema_options import (
     SCHEMA_OPTIONS,
     SchemaConfig,
     is_format_option,
+    is_registry_option,
     is_schema_option,
     schema_config,
 )

@@ -47,17 +47,9 @@ def topic_creation(options: Mapping[str, object], topic: str | None) -> TopicCre
         raise OptionError(
             f"option {given[0]}: needs the option topic; topics that the column topic names are not created", option=given[0]
         )
-    counts = {name: _count(name, options[name]) for name in _KINDS if name in options}
+    counts = {name: kind.parse(name, options[name]) for name, kind in _KINDS.items() if name in options}
     return TopicCreation(
         counts.get(CREATE_PARTITIONS, BROKER_DEFAULT),
         counts.get(CREATE_REPLICATION, BROKER_DEFAULT),
         tuple(sorted((name.removeprefix(CREATE_CONFIG), str(options[name])) for name in given if name.startswith(CREATE_CONFIG))),
     )
-
-
-def _count(name: str, value: object) -> int:
-    try:
-        found: int = _KINDS[name].read(value)
-    except ValueError:
-        raise OptionError(f"option {name}: {value!r} is not {_KINDS[name].wanted}", option=name) from None
-    return found

@@ -15,8 +15,12 @@ from spark_kafka_sink.producer.accumulator.sequences import NO_PRODUCER, Partiti
 from spark_kafka_sink.producer.base.lifecycle import FOREVER_MS
 from spark_kafka_sink.producer.base.produce_reactions import WITHOUT_IDEMPOTENCE, Action, action_for
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.apis.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest, InitProducerIdResponse
-from spark_kafka_sink.protocol.apis.produce import PartitionProduceResponse
+from spark_kafka_sink.protocol.apis.produce import (
+    INIT_PRODUCER_ID,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    PartitionProduceResponse,
+)
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from spark_kafka_sink.security.acls import rights_of
 

@@ -6,10 +6,14 @@ from collections.abc import Mapping
 from typing import Final
 
 from spark_kafka_sink.protocol.api import AnyApi
-from spark_kafka_sink.protocol.apis.acls import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
-from spark_kafka_sink.protocol.apis.alter_configs import ALTER_CONFIGS
-from spark_kafka_sink.protocol.apis.api_versions import API_VERSIONS
-from spark_kafka_sink.protocol.apis.cluster import DESCRIBE_CLUSTER, DESCRIBE_LOG_DIRS
+from spark_kafka_sink.protocol.apis.cluster import (
+    ALTER_CONFIGS,
+    CREATE_ACLS,
+    DELETE_ACLS,
+    DESCRIBE_ACLS,
+    DESCRIBE_CLUSTER,
+    DESCRIBE_LOG_DIRS,
+)
 from spark_kafka_sink.protocol.apis.configs import DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
 from spark_kafka_sink.protocol.apis.fetch import FETCH
 from spark_kafka_sink.protocol.apis.find_coordinator import FIND_COORDINATOR
@@ -23,11 +27,10 @@ from spark_kafka_sink.protocol.apis.groups import (
     LIST_GROUPS,
     SYNC_GROUP,
 )
-from spark_kafka_sink.protocol.apis.init_producer_id import INIT_PRODUCER_ID
 from spark_kafka_sink.protocol.apis.list_transactions import LIST_TRANSACTIONS
-from spark_kafka_sink.protocol.apis.metadata import METADATA
+from spark_kafka_sink.protocol.apis.metadata import API_VERSIONS, METADATA
 from spark_kafka_sink.protocol.apis.partition_offsets import LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
-from spark_kafka_sink.protocol.apis.produce import PRODUCE
+from spark_kafka_sink.protocol.apis.produce import INIT_PRODUCER_ID, PRODUCE
 from spark_kafka_sink.protocol.apis.sasl import (
     ALTER_USER_SCRAM_CREDENTIALS,
     DESCRIBE_USER_SCRAM_CREDENTIALS,

@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import functools
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import MISSING
 from itertools import groupby
 from operator import attrgetter
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import ProtocolError, UnsupportedVersionError, UsageError
-from spark_kafka_sink.protocol.fields import Message, WireField, wire_fields
-from spark_kafka_sink.protocol.tagged_fields import TaggedField, TaggedFieldsCodec, tagged_fields_codec
+from spark_kafka_sink.protocol.fields import (
+    ArrayOf,
+    Buffer,
+    BytesType,
+    FixedType,
+    Message,
+    RecordsType,
+    StringType,
+    UuidType,
+    WireField,
+    WireType,
+    wire_fields,
+)
 from spark_kafka_sink.protocol.values import (
     COMPACT_LENGTH,
     INT16_LENGTH,
@@ -26,33 +37,96 @@ from spark_kafka_sink.protocol.values import (
     UnwritableError,
     array_codec,
     bytes_codec,
+    check_fits,
     fixed_codec,
     malformed,
     number_array_codec,
+    read_unsigned_varint,
     records_codec,
     string_codec,
     uuid_codec,
-)
-from spark_kafka_sink.protocol.wire_types import (
-    ArrayOf,
-    Buffer,
-    BytesType,
-    FixedType,
-    RecordsType,
-    StringType,
-    UuidType,
-    WireType,
+    write_unsigned_varint,
 )
 
-StepWriter: TypeAlias = Callable[[MessageWriter, Message], None]
+# Tagged fields (KIP-482). Unknown ones are skipped, because nothing here forwards messages.
+
+_ONE_BYTE = 0x80  # a varint below it has no more bytes
 
 
-class Step(NamedTuple):
-    """A part of a message. `read` appends the values of one or more fields, `write` takes them from the message."""
+class TaggedField(NamedTuple):
+    tag: int
+    name: str
+    default: Any
+    codec: Codec
 
-    read: Reader
-    write: StepWriter
-    min_size: int
+
+class TaggedFieldsCodec(NamedTuple):
+    """The codec. `read` sets the fields on a message that has its defaults, and returns the offset after them."""
+
+    read: Callable[[memoryview, int, Message], int]
+    write: Callable[[MessageWriter, Message], None]
+
+
+def tagged_fields_codec(known: Sequence[TaggedField]) -> TaggedFieldsCodec:
+    by_tag = {field.tag: field for field in known}
+
+    def read(data: memoryview, offset: int, message: Message) -> int:
+        count, offset = read_unsigned_varint(data, offset)
+        check_fits(data, offset, 2 * count, "tagged fields")
+        end, found = len(data), set[int]()
+        for _ in range(count):
+            # Skipping one must be cheap: a peer may send a million, and an object of each would take fifty times their size.
+            tag, size = data[offset], data[offset + 1]
+            if tag < _ONE_BYTE and size < _ONE_BYTE:
+                offset += 2
+            else:
+                tag, offset = read_unsigned_varint(data, offset)
+                size, offset = read_unsigned_varint(data, offset)
+            if size > end - offset:
+                check_fits(data, offset, size, f"a tagged field (tag {tag})")
+            if tag in by_tag:
+                if tag in found:
+                    raise MalformedError(f"tag {tag} twice")
+                found.add(tag)
+                setattr(message, by_tag[tag].name, _read_known(by_tag[tag], data[offset : offset + size]))
+            offset += size
+        return offset
+
+    def write(out: MessageWriter, message: Message) -> None:
+        encoded = _encode_known(known, message)
+        write_unsigned_varint(out.tail, len(encoded))
+        for tag, content in sorted(encoded):
+            write_unsigned_varint(out.tail, tag)
+            write_unsigned_varint(out.tail, len(content))
+            out.tail += content
+
+    return TaggedFieldsCodec(read, write)
+
+
+def _read_known(field: TaggedField, content: memoryview) -> Any:
+    values: list[Any] = []
+    try:
+        end = field.codec.read(content, 0, values)
+    except UNREADABLE as error:
+        raise malformed(error).inside(field.name) from None
+    if end != len(content):
+        raise MalformedError(f"{len(content) - end:,} unexpected bytes", field.name)
+    return values[0]
+
+
+def _encode_known(known: Sequence[TaggedField], message: Message) -> list[tuple[int, bytes]]:
+    """Encodes declared fields. A default is not sent, because it is what a missing field means."""
+    encoded = []
+    for field in known:
+        value = getattr(message, field.name)
+        if value != field.default:
+            out = MessageWriter()
+            field.codec.write(out, value)
+            encoded.append((field.tag, bytes(out.tail)))
+    return encoded
+
+
+# Messages
 
 
 @functools.cache
@@ -60,20 +134,26 @@ def message_codec(cls: type, version: int, flexible: bool) -> Codec:
     """Returns the codec of a message class (a body, a header or a nested struct) in one version."""
     fields = wire_fields(cls)
     untagged = [field for field in fields if field.wire.tag is None]
-    steps = [
-        step
-        for kind, run in groupby(untagged, lambda f: _kind(f, version))
-        for step in _steps(kind, list(run), version, flexible)
+    steps = list[Codec]()  # of one or more fields: they read values, and write from the message
+    for kind, run in groupby(untagged, lambda f: _kind(f, version)):
+        if kind == "absent":
+            steps.append(_absent_step(list(run), version))
+        elif kind == "fixed":
+            steps.append(_fixed_step(list(run)))
+        else:
+            steps += [_value_step(field, version, flexible) for field in run]
+    tagged = [
+        TaggedField(field.wire.tag, field.name, field.default, _field_codec(field, version, flexible=True))
+        for field in fields
+        if field.wire.tag is not None and field.is_in(version)
     ]
-    tags = tagged_fields_codec(_tagged_fields(fields, version)) if flexible else None
+    tags = tagged_fields_codec(tagged) if flexible else None
+    read = _message_reader(cls, [field.name for field in untagged], steps, tags)
     min_size = sum(step.min_size for step in steps) + flexible
-    names = [field.name for field in untagged]
-    read = _message_reader(cls, names, steps, tags)
-    usual = _usual_form(untagged, version, flexible)
-    return Codec(read if usual is None else _usual_reader(cls, usual, read), _message_writer(steps, tags), min_size)
+    return Codec(_usual_reader(cls, untagged, version, flexible, read), _message_writer(steps, tags), min_size)
 
 
-def _message_reader(cls: type[Message], names: Sequence[str], steps: Sequence[Step], tags: TaggedFieldsCodec | None) -> Reader:
+def _message_reader(cls: type[Message], names: Sequence[str], steps: Sequence[Codec], tags: TaggedFieldsCodec | None) -> Reader:
     reads = [step.read for step in steps]
 
     def read(data: memoryview, offset: int, into: list[Any]) -> int:
@@ -94,39 +174,27 @@ def _message_reader(cls: type[Message], names: Sequence[str], steps: Sequence[St
     return read
 
 
-class UsualForm(NamedTuple):
-    """A struct as nearly every message has it: numbers, then defaults. `end`: the encoded defaults, and no tagged fields."""
+def _usual_reader(cls: type[Message], untagged: Sequence[WireField], version: int, flexible: bool, read: Reader) -> Reader:
+    """Returns a reader that takes the usual form of a struct at once, and leaves any other to `read`.
 
-    numbers: struct.Struct
-    end: bytes
-    defaults: Sequence[Any]
-
-
-def _usual_form(untagged: Sequence[WireField], version: int, flexible: bool) -> UsualForm | None:
-    """Returns the usual form of a struct; None if it does not begin with numbers or has other fields without a default."""
+    Nearly every message has it: numbers, then defaults, and no tagged fields. A successful partition of a Produce response takes
+    a quarter of the instructions. Equal bytes have equal values, because reading depends on nothing else. A struct that does not
+    begin with numbers, or has other fields without a default, has no such form.
+    """
     is_first = [isinstance(field.wire.type, FixedType) and field.is_in(version) for field in untagged]
     count = is_first.index(False) if False in is_first else len(untagged)
     others = [field for field in untagged[count:] if field.is_in(version)]
     if not count or not (others or flexible) or any(field.default is MISSING for field in others):
-        return None
+        return read
     out = MessageWriter()
     try:
         for field in others:
             _field_codec(field, version, flexible).write(out, field.default)
     except UnwritableError:  # null, which this version cannot carry
-        return None
+        return read
     end = b"".join(out.buffers()) + (b"\0" if flexible else b"")
     codes = "".join(field.wire.type.code for field in untagged[:count] if isinstance(field.wire.type, FixedType))
-    return UsualForm(struct.Struct(f">{codes}"), end, [field.default for field in untagged[count:]])
-
-
-def _usual_reader(cls: type[Message], usual: UsualForm, read: Reader) -> Reader:
-    """Returns a reader that takes the usual form at once, and leaves any other to `read`.
-
-    A successful partition of a Produce response takes a quarter of the instructions. Equal bytes have equal values, because
-    reading depends on nothing else.
-    """
-    numbers, end, defaults = usual
+    defaults, numbers = [field.default for field in untagged[count:]], struct.Struct(f">{codes}")
     unpack, size, whole = numbers.unpack_from, numbers.size, numbers.size + len(end)
 
     def read_usual(data: memoryview, offset: int, into: list[Any]) -> int:
@@ -138,7 +206,7 @@ def _usual_reader(cls: type[Message], usual: UsualForm, read: Reader) -> Reader:
     return read_usual
 
 
-def _message_writer(steps: Sequence[Step], tags: TaggedFieldsCodec | None) -> Callable[[MessageWriter, Any], None]:
+def _message_writer(steps: Sequence[Codec], tags: TaggedFieldsCodec | None) -> Callable[[MessageWriter, Any], None]:
     writes = [step.write for step in steps]
     if tags is not None:
         writes.append(tags.write)
@@ -156,15 +224,7 @@ def _kind(field: WireField, version: int) -> str:
     return "fixed" if isinstance(field.wire.type, FixedType) else "value"
 
 
-def _steps(kind: str, fields: list[WireField], version: int, flexible: bool) -> Iterable[Step]:
-    if kind == "absent":
-        return [_absent_step(fields, version)]
-    if kind == "fixed":
-        return [_fixed_step(fields)]
-    return [_value_step(field, version, flexible) for field in fields]
-
-
-def _absent_step(fields: list[WireField], version: int) -> Step:
+def _absent_step(fields: list[WireField], version: int) -> Codec:
     """Returns the step for fields that the version lacks: it reads defaults and refuses to write any other value."""
     defaults = [field.default for field in fields]
     carried = [field for field in fields if not field.wire.ignorable]
@@ -183,10 +243,10 @@ def _absent_step(fields: list[WireField], version: int) -> Step:
                     version=version,
                 )
 
-    return Step(read, write, 0)
+    return Codec(read, write, 0)
 
 
-def _fixed_step(fields: list[WireField]) -> Step:
+def _fixed_step(fields: list[WireField]) -> Codec:
     """Returns one call of the struct module for neighbours of fixed size, which takes a third of the time of single calls."""
     codes = "".join(field.wire.type.code for field in fields if isinstance(field.wire.type, FixedType))
     packer = struct.Struct(f">{codes}")
@@ -204,7 +264,7 @@ def _fixed_step(fields: list[WireField]) -> Step:
         except struct.error as error:
             raise UnwritableError(str(error), _misfit(names, codes, values_of(message))) from None
 
-    return Step(read, write, packer.size)
+    return Codec(read, write, packer.size)
 
 
 def _misfit(names: Sequence[str], codes: str, values: Sequence[Any]) -> str:
@@ -220,7 +280,7 @@ def _fits(code: str, value: Any) -> bool:
     return True
 
 
-def _value_step(field: WireField, version: int, flexible: bool) -> Step:
+def _value_step(field: WireField, version: int, flexible: bool) -> Codec:
     codec = _field_codec(field, version, flexible)
     value_of = attrgetter(field.name)
 
@@ -230,15 +290,7 @@ def _value_step(field: WireField, version: int, flexible: bool) -> Step:
         except UnwritableError as error:
             raise error.inside(field.name) from None
 
-    return Step(codec.read, write, codec.min_size)
-
-
-def _tagged_fields(fields: Iterable[WireField], version: int) -> list[TaggedField]:
-    return [
-        TaggedField(field.wire.tag, field.name, field.default, _field_codec(field, version, flexible=True))
-        for field in fields
-        if field.wire.tag is not None and field.is_in(version)
-    ]
+    return Codec(codec.read, write, codec.min_size)
 
 
 def _field_codec(field: WireField, version: int, flexible: bool) -> Codec:
@@ -247,28 +299,24 @@ def _field_codec(field: WireField, version: int, flexible: bool) -> Codec:
 
 def value_codec(wire_type: WireType, version: int, flexible: bool, nullable: bool) -> Codec:
     """Returns the codec of a wire type, with classic or compact lengths depending on the version."""
+    length = COMPACT_LENGTH if flexible else INT32_LENGTH
     match wire_type:
         case FixedType():
             return fixed_codec(wire_type)
         case StringType(always_classic=always_classic):
             return string_codec(INT16_LENGTH if always_classic or not flexible else COMPACT_LENGTH, nullable)
         case BytesType():
-            return bytes_codec(COMPACT_LENGTH if flexible else INT32_LENGTH, nullable)
+            return bytes_codec(length, nullable)
         case RecordsType():
-            return records_codec(COMPACT_LENGTH if flexible else INT32_LENGTH, nullable)
+            return records_codec(length, nullable)
         case UuidType():
             return uuid_codec()
+        case ArrayOf(element=FixedType(code=code)):
+            return number_array_codec(code, length, nullable)
         case ArrayOf(element=element):
-            return _array_codec(element, version, flexible, nullable)
+            return array_codec(value_codec(element, version, flexible, nullable=False), length, nullable)
         case _:
             return message_codec(wire_type, version, flexible)
-
-
-def _array_codec(element: WireType, version: int, flexible: bool, nullable: bool) -> Codec:
-    length = COMPACT_LENGTH if flexible else INT32_LENGTH
-    if isinstance(element, FixedType):
-        return number_array_codec(element.code, length, nullable)
-    return array_codec(value_codec(element, version, flexible, nullable=False), length, nullable)
 
 
 def write_parts(what: str, *parts: tuple[Codec, Message]) -> list[Buffer]:

@@ -13,9 +13,22 @@ from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import ProtocolError, UnsupportedVersionError
 from spark_kafka_sink.protocol.api import NEVER_FLEXIBLE
 from spark_kafka_sink.protocol.codec import message_codec, read_part, write_parts
-from spark_kafka_sink.protocol.fields import Message, message, wire
+from spark_kafka_sink.protocol.fields import (
+    BYTES,
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    STRING,
+    UUID,
+    ZERO_UUID,
+    ArrayOf,
+    Buffer,
+    Message,
+    message,
+    wire,
+)
 from spark_kafka_sink.protocol.values import Codec
-from spark_kafka_sink.protocol.wire_types import BYTES, INT8, INT16, INT32, INT64, STRING, UUID, ZERO_UUID, ArrayOf, Buffer
 
 MessageT = TypeVar("MessageT", bound=Message)
 

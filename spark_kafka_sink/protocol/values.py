@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, Self, TypeAlias
 
 from spark_kafka_sink.counts import counted
-from spark_kafka_sink.protocol.wire_types import Buffer, FixedType, Records
+from spark_kafka_sink.protocol.fields import Buffer, FixedType, Records
 
 
 class LocatedError(ValueError):

@@ -45,13 +45,7 @@ ZERO_BYTE = Packed(0, 8, 1)
 
 def varint(number: int) -> bytes:
     """Encodes any 64-bit number, for read_varint."""
-    code = (number << 1) ^ (number >> 63)
-    out = bytearray()
-    while code > 0x7F:
-        out.append(code & 0x7F | 0x80)
-        code >>= 7
-    out.append(code)
-    return bytes(out)
+    return unsigned_varint((number << 1) ^ (number >> 63))
 
 
 def zigzag(values: NDArray[np.int64]) -> Words:

@@ -30,9 +30,6 @@ def user_and_password(config: SecurityConfig) -> tuple[str, Secret]:
     return resolve(config.sasl_username), Secret(config.sasl_password.reveal(), None)
 
 
-__all__ = ["JaasConfig", "jaas_of", "parse_jaas"]
-
-
 def jaas_of(config: SecurityConfig) -> JaasConfig | None:
     """Returns the login line with its references resolved now, in this process; None if there is none.
 

@@ -31,14 +31,16 @@ _PROBE: Final = "probe"
 """librdkafka's value of ssl.ca.location for the system's authorities."""
 
 
+@dataclass(frozen=True, slots=True)
 class ClientTls:
-    """A context, and what errors say about it. Used by any thread."""
+    """A context, and what errors say about it. Used by any thread.
 
-    def __init__(self, context: ssl.SSLContext, trusted: str, shows_certificate: bool) -> None:
-        """trusted: the trusted authorities, for error texts. shows_certificate: whether there is a client certificate."""
-        self.context = context
-        self.trusted = trusted
-        self.shows_certificate = shows_certificate
+    trusted: the trusted authorities. shows_certificate: whether there is a client certificate.
+    """
+
+    context: ssl.SSLContext
+    trusted: str
+    shows_certificate: bool
 
 
 def client_tls(config: SecurityConfig) -> ClientTls:

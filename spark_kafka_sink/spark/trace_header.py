@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from spark_kafka_sink.errors import RecordError
 from spark_kafka_sink.options.record_options import FORM, NOT_VALID, RESERVED, TRACEPARENT, TraceHeader
-from spark_kafka_sink.records.added_headers import with_header_column, without_headers
 from spark_kafka_sink.records.arrow_arrays import array_of_numbers
-from spark_kafka_sink.records.columns import FixedHeaders
+from spark_kafka_sink.records.columns import FixedHeaders, with_header_column, without_headers
 
 if TYPE_CHECKING:
     from spark_kafka_sink.options.sink_options import SinkOptions

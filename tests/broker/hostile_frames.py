@@ -18,10 +18,9 @@ from spark_kafka_sink.protocol.apis.group_offsets import (
     OffsetFetchRequestTopics,
 )
 from spark_kafka_sink.protocol.apis.groups import HeartbeatRequest, JoinGroupRequest, JoinGroupRequestProtocol
-from spark_kafka_sink.protocol.apis.init_producer_id import InitProducerIdRequest
 from spark_kafka_sink.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic
 from spark_kafka_sink.protocol.apis.partition_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from spark_kafka_sink.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from spark_kafka_sink.protocol.apis.produce import InitProducerIdRequest, PartitionProduceData, ProduceRequest, TopicProduceData
 from spark_kafka_sink.protocol.apis.transactions import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
@@ -33,7 +32,7 @@ from spark_kafka_sink.protocol.apis.transactions import (
 )
 from spark_kafka_sink.protocol.fields import Message
 from spark_kafka_sink.protocol.messages import encode_request
-from spark_kafka_sink.records.small_batch import NewRecord, small_batch
+from spark_kafka_sink.records.small_batches import NewRecord, small_batch
 from tests.protocol.golden_messages import golden_messages
 
 TOPIC: Final = "fuzzed"

@@ -14,7 +14,7 @@ from spark_kafka_sink.broker.log.unified_log import UnifiedLog
 from spark_kafka_sink.broker.network.request import Request, ResponseAction
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.fields import Message
-from spark_kafka_sink.records.small_batch import NewRecord, small_batch
+from spark_kafka_sink.records.small_batches import NewRecord, small_batch
 from tests.broker.requests import Responses, request
 from tests.broker.virtual_timer import VirtualTimer
 

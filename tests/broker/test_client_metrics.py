@@ -18,7 +18,7 @@ from spark_kafka_sink.protocol.apis.telemetry import (
     PushTelemetryRequest,
 )
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.wire_types import ZERO_UUID
+from spark_kafka_sink.protocol.fields import ZERO_UUID
 from spark_kafka_sink.records.compression import Codec, compress
 from tests.broker.network.client import Client
 from tests.producer.metrics.otlp_witness import read_any

@@ -13,8 +13,7 @@ import pytest
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.apis.api_versions import ApiVersionsResponse
-from spark_kafka_sink.protocol.apis.metadata import MetadataRequest
+from spark_kafka_sink.protocol.apis.metadata import ApiVersionsResponse, MetadataRequest
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.broker.hostile_frames import HOSTILE
 from tests.broker.network.client import Client, api_versions_frame, framed, request_frame

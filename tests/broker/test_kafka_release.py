@@ -14,8 +14,8 @@ from spark_kafka_sink.broker.kafka_release import RELEASES
 from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.protocol.all_apis import ALL_APIS
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.apis.api_versions import ApiVersionsResponse
 from spark_kafka_sink.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
+from spark_kafka_sink.protocol.apis.metadata import ApiVersionsResponse
 from spark_kafka_sink.protocol.apis.transactions import EndTxnRequest
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.broker.network.client import Client, api_versions_frame, request_frame

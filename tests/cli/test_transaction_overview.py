@@ -8,8 +8,8 @@ from spark_kafka_sink.cli.transactions.list_transactions import QueryLine, Trans
 from spark_kafka_sink.cli.transactions.result import age, partitions_text, text_table
 from spark_kafka_sink.exactly_once.commit_log import LoggedRecord
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State
+from spark_kafka_sink.exactly_once.micro_batch import foreign_prefix
 from spark_kafka_sink.exactly_once.proof import TransactionDescription
-from spark_kafka_sink.exactly_once.transactional_ids import foreign_prefix
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 
 NOW_MS = 1_000_000

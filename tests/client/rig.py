@@ -22,9 +22,8 @@ from spark_kafka_sink.network.channel import Address, Buffer, PlainChannel, reso
 from spark_kafka_sink.options.producer_options import ProducerConfig, producer_config
 from spark_kafka_sink.protocol.all_apis import ALL_APIS
 from spark_kafka_sink.protocol.api import Api, ApiKey
-from spark_kafka_sink.protocol.apis.api_versions import ApiVersion, ApiVersionsResponse
-from spark_kafka_sink.protocol.apis.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest
-from spark_kafka_sink.protocol.apis.metadata import MetadataRequest, MetadataResponse
+from spark_kafka_sink.protocol.apis.metadata import ApiVersion, ApiVersionsResponse, MetadataRequest, MetadataResponse
+from spark_kafka_sink.protocol.apis.produce import INIT_PRODUCER_ID, InitProducerIdRequest
 from spark_kafka_sink.protocol.fields import Message
 from spark_kafka_sink.protocol.messages import RequestHeader, decode_request, encode_response
 from spark_kafka_sink.security.sasl.mechanism import OpenMechanism

@@ -21,8 +21,7 @@ from spark_kafka_sink.client.api_versions import (
 )
 from spark_kafka_sink.errors import UnsupportedVersionError
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.apis.api_versions import ApiVersionsResponse, FinalizedFeatureKey
-from spark_kafka_sink.protocol.apis.metadata import METADATA
+from spark_kafka_sink.protocol.apis.metadata import METADATA, ApiVersionsResponse, FinalizedFeatureKey
 from spark_kafka_sink.protocol.apis.produce import PRODUCE
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.client.rig import versions

@@ -24,7 +24,7 @@ from spark_kafka_sink.protocol.apis.metadata import (
 )
 from spark_kafka_sink.protocol.apis.produce import LeaderIdAndEpoch, NodeEndpoint
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.wire_types import ZERO_UUID
+from spark_kafka_sink.protocol.fields import ZERO_UUID
 from tests.examples import examples
 
 ID = uuid.UUID(int=1)

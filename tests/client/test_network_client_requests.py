@@ -11,8 +11,14 @@ import pytest
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.errors import DisconnectedError, UsageError
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.apis.init_producer_id import INIT_PRODUCER_ID, InitProducerIdResponse
-from spark_kafka_sink.protocol.apis.produce import PRODUCE, PartitionProduceData, ProduceRequest, TopicProduceData
+from spark_kafka_sink.protocol.apis.produce import (
+    INIT_PRODUCER_ID,
+    PRODUCE,
+    InitProducerIdResponse,
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
 from tests.client.rig import REQUEST_TIMEOUT_MS, Rig, answer_bytes, errors, frame, speaking
 from tests.waiting import HOUR_MS
 

@@ -11,9 +11,8 @@ import pytest
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.errors import UnsupportedVersionError
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.apis.api_versions import API_VERSIONS, ApiVersionsRequest, ApiVersionsResponse
-from spark_kafka_sink.protocol.apis.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest
-from spark_kafka_sink.protocol.apis.produce import PRODUCE, ProduceRequest
+from spark_kafka_sink.protocol.apis.metadata import API_VERSIONS, ApiVersionsRequest, ApiVersionsResponse
+from spark_kafka_sink.protocol.apis.produce import INIT_PRODUCER_ID, PRODUCE, InitProducerIdRequest, ProduceRequest
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.client.rig import REQUEST_TIMEOUT_MS, Rig, answer_bytes, errors, speaking, versions
 from tests.waiting import HOUR_MS

@@ -13,7 +13,7 @@ from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.client.topics import TOPIC, ask_for_configs, ask_to_create, topic_metadata
 from spark_kafka_sink.errors import ProtocolError
-from spark_kafka_sink.exactly_once.log_reader import LogReader
+from spark_kafka_sink.exactly_once.partition_reader import LogReader
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.options.producer_options import producer_config
 from spark_kafka_sink.protocol.api import ApiKey

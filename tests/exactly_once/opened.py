@@ -9,12 +9,12 @@ import time
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State
 from spark_kafka_sink.exactly_once.log_writer import LogWriter
+from spark_kafka_sink.exactly_once.micro_batch import TransactionalIds
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
-from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
 from spark_kafka_sink.options.guarantee_options import CommitLogSettings
 from spark_kafka_sink.options.producer_options import producer_config
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
-from spark_kafka_sink.records.small_batch import NewRecord
+from spark_kafka_sink.records.small_batches import NewRecord
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
 from tests.waiting import until

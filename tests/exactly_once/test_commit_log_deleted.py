@@ -8,10 +8,9 @@ from spark_kafka_sink.errors import BatchAbortedError, CommitStoppedError, Optio
 from spark_kafka_sink.exactly_once import commit_log_topic, failpoints
 from spark_kafka_sink.exactly_once.commit_log_topic import DELETED_AFTER_S, HOW_TO_LOOK, CommitLogDeletedError
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, State
-from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
+from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, TransactionalIds
 from spark_kafka_sink.exactly_once.recovery_rules import Refusal, Refused
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
-from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
 from tests.exactly_once.opened import new_id, soon
 from tests.exactly_once.queries import PREFIX, Cut, Query, once_at
 from tests.tiers import whole_but

@@ -16,11 +16,11 @@ from spark_kafka_sink.errors import DeadlineError
 from spark_kafka_sink.exactly_once.commit_log import CommitLog, partition_of
 from spark_kafka_sink.exactly_once.commit_record import State, encode_key
 from spark_kafka_sink.exactly_once.log_writer import ClaimLostError, LogWriter
-from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
+from spark_kafka_sink.exactly_once.micro_batch import TransactionalIds
 from spark_kafka_sink.options.guarantee_options import CommitLogSettings
 from spark_kafka_sink.options.producer_options import ProducerConfig, producer_config
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.records.small_batch import NewRecord
+from spark_kafka_sink.records.small_batches import NewRecord
 from tests.exactly_once.opened import a_record, client_of, new_id, query, soon, until_committed, writer
 from tests.kafka.brokers import Brokers
 from tests.kafka.fixtures import ProxiedKafka, embedded_in_make_test

@@ -23,8 +23,8 @@ from spark_kafka_sink.exactly_once.commit_record import CommitRecord
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.options.guarantee_options import CommitLogSettings
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.apis.init_producer_id import INIT_PRODUCER_ID
 from spark_kafka_sink.protocol.apis.metadata import MetadataResponse
+from spark_kafka_sink.protocol.apis.produce import INIT_PRODUCER_ID
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fields import Message
 from tests.exactly_once.opened import client_of, new_id, query, soon

@@ -24,9 +24,9 @@ from spark_kafka_sink.exactly_once.commit_record import (
     encode,
     encode_key,
 )
-from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
+from spark_kafka_sink.exactly_once.micro_batch import TransactionalIds
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
-from spark_kafka_sink.records.small_batch import NewRecord
+from spark_kafka_sink.records.small_batches import NewRecord
 from tests.every import every
 from tests.exactly_once.opened import soon, writer
 from tests.exactly_once.queries import PREFIX, Query

@@ -15,9 +15,8 @@ from spark_kafka_sink.errors import BatchAbortedError, BrokerError, CommitStoppe
 from spark_kafka_sink.exactly_once import failpoints
 from spark_kafka_sink.exactly_once.commit_log import Claim, CommitLog, partition_of
 from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction, TaskRows
-from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
+from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, TransactionalIds
 from spark_kafka_sink.exactly_once.transaction_client import Ended, TransactionClient
-from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 from tests.exactly_once.opened import soon
 from tests.exactly_once.queries import CUTS, OPTIONS, PREFIX, SHOW_MOST, Cut, Query, once_at, unusable

@@ -14,9 +14,8 @@ from spark_kafka_sink.exactly_once import failpoints
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State
 from spark_kafka_sink.exactly_once.committer import Committer
 from spark_kafka_sink.exactly_once.execution import BestEffort
-from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
+from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, TransactionalIds
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
-from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.exactly_once.opened import soon

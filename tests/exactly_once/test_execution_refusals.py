@@ -12,9 +12,8 @@ from spark_kafka_sink.errors import CommitStoppedError, OptionError
 from spark_kafka_sink.exactly_once.commit_log import CommitLog, partition_of
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State, encode_key
 from spark_kafka_sink.exactly_once.committer import Committer
-from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
+from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, TransactionalIds
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
-from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
 from spark_kafka_sink.options.guarantee_options import CommitLogSettings
 from tests.exactly_once.opened import new_id, opened, soon
 from tests.exactly_once.queries import PREFIX, Cut, Query

@@ -13,9 +13,9 @@ from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.errors import BatchAbortedError, UnsupportedVersionError
 from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction
 from spark_kafka_sink.exactly_once.log_writer import ClaimLostError, LogWriter
+from spark_kafka_sink.exactly_once.micro_batch import Slots, TransactionalIds
 from spark_kafka_sink.exactly_once.proof import Outcome
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
-from spark_kafka_sink.exactly_once.transactional_ids import Slots, TransactionalIds
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 from tests.exactly_once.opened import client_of, new_id, record, soon, writer
 from tests.exactly_once.queries import PREFIX, Query

@@ -11,14 +11,14 @@ from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.errors import DeadlineError
 from spark_kafka_sink.exactly_once.commit_log import CommitLog
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, State
-from spark_kafka_sink.exactly_once.log_reader import committed_records
 from spark_kafka_sink.exactly_once.log_writer import ClaimLostError
-from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
+from spark_kafka_sink.exactly_once.micro_batch import TransactionalIds
+from spark_kafka_sink.exactly_once.partition_reader import committed_records
 from spark_kafka_sink.options.guarantee_options import CommitLogSettings
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.apis.fetch import AbortedTransaction, PartitionData
-from spark_kafka_sink.protocol.wire_types import ZERO_UUID
-from spark_kafka_sink.records.small_batch import NewRecord, small_batch
+from spark_kafka_sink.protocol.fields import ZERO_UUID
+from spark_kafka_sink.records.small_batches import NewRecord, small_batch
 from tests.exactly_once.opened import client_of, new_id, query, soon
 from tests.kafka.embedded import EmbeddedKafka
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.errors import DeadlineError
 from spark_kafka_sink.exactly_once import partition_reader
-from spark_kafka_sink.exactly_once.markers import look_for_markers
-from spark_kafka_sink.exactly_once.partition_reader import PartitionReader
+from spark_kafka_sink.exactly_once.partition_reader import PartitionReader, look_for_markers
 from spark_kafka_sink.exactly_once.proof import (
     Outcome,
     Proof,
@@ -24,7 +23,7 @@ from spark_kafka_sink.exactly_once.proof import (
 )
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
-from spark_kafka_sink.records.small_batch import NewRecord
+from spark_kafka_sink.records.small_batches import NewRecord
 from tests.exactly_once.opened import new_id, opened, soon, writer
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka

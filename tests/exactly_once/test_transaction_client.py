@@ -9,9 +9,9 @@ import pytest
 
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.errors import DeadlineError, OptionError
+from spark_kafka_sink.exactly_once.micro_batch import TransactionalIds
 from spark_kafka_sink.exactly_once.proof import Outcome, Proof, TransactionDescription, proof_of
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
-from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 from tests.exactly_once.opened import client_of, new_id, opened, soon, writer
 from tests.kafka.brokers import Brokers

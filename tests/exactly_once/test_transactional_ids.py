@@ -9,9 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from spark_kafka_sink.errors import BatchAbortedError
-from spark_kafka_sink.exactly_once import transactional_ids as module
-from spark_kafka_sink.exactly_once.micro_batch import MAX_JOBS, FirstTransactions, MicroBatch
-from spark_kafka_sink.exactly_once.transactional_ids import Slots, TransactionalIds
+from spark_kafka_sink.exactly_once import micro_batch as module
+from spark_kafka_sink.exactly_once.micro_batch import MAX_JOBS, FirstTransactions, MicroBatch, Slots, TransactionalIds
 from tests.every import every
 from tests.limits import UNMEASURED, costs_at_most
 

@@ -19,7 +19,7 @@ from spark_kafka_sink.protocol.apis.produce import (
     TopicProduceResponse,
 )
 from spark_kafka_sink.protocol.apis.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
-from spark_kafka_sink.records.decoder import FetchedBatch, decode_batches
+from spark_kafka_sink.records.small_batches import FetchedBatch, decode_batches
 from tests.broker.network.client import Client
 
 CONFIG = BrokerConfig(auto_create_topics_enable=False)

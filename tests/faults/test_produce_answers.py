@@ -15,7 +15,7 @@ from spark_kafka_sink.errors import (
     UnsupportedVersionError,
 )
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.apis.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from spark_kafka_sink.protocol.apis.metadata import ApiVersionsRequest, ApiVersionsResponse
 from spark_kafka_sink.protocol.apis.produce import ProduceRequest, ProduceResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.reports.delivery_report import DeliveryReport

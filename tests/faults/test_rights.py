@@ -9,8 +9,8 @@ import pytest
 
 from spark_kafka_sink.errors import AuthorizationError, KafkaSinkError
 from spark_kafka_sink.exactly_once.commit_log import CommitLog, last_records_of
+from spark_kafka_sink.exactly_once.micro_batch import TransactionalIds
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
-from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
 from spark_kafka_sink.options.guarantee_options import CommitLogSettings
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 from spark_kafka_sink.protocol.api import ApiKey

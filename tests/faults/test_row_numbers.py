@@ -26,7 +26,7 @@ from spark_kafka_sink.protocol.apis.produce import (
 )
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.records.columns import RecordColumns
-from spark_kafka_sink.records.decoder import decode_batches
+from spark_kafka_sink.records.small_batches import decode_batches
 from tests.faults.producing import numbers, producer_on
 from tests.faults.recording_broker import RecordingBroker, carries, says
 from tests.faults.test_rejected_records import WIDTH, reject

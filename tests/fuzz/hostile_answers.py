@@ -21,8 +21,8 @@ from spark_kafka_sink.client.topics import ask_to_create, configs_of, topics_met
 from spark_kafka_sink.errors import KafkaSinkError
 from spark_kafka_sink.exactly_once.commit_log import CommitLog, last_records_of
 from spark_kafka_sink.exactly_once.commit_record import State
+from spark_kafka_sink.exactly_once.micro_batch import TransactionalIds
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
-from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
 from spark_kafka_sink.options.guarantee_options import CommitLogSettings
 from spark_kafka_sink.options.producer_options import producer_config
 from spark_kafka_sink.protocol.apis.topics import CreatableTopic

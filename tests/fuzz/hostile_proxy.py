@@ -15,9 +15,8 @@ from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.errors import KafkaSinkError
 from spark_kafka_sink.protocol.all_apis import ALL_APIS
 from spark_kafka_sink.protocol.api import AnyApi, ApiKey
-from spark_kafka_sink.protocol.fields import Message, wire_fields
+from spark_kafka_sink.protocol.fields import BOOLEAN, FixedType, Message, StringType, wire_fields
 from spark_kafka_sink.protocol.messages import decode_response, encode_response
-from spark_kafka_sink.protocol.wire_types import BOOLEAN, FixedType, StringType
 from tests.broker.hostile_frames import HOSTILE
 
 HOST: Final = "127.0.0.1"

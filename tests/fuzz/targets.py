@@ -24,7 +24,7 @@ from spark_kafka_sink.client.cluster import Cluster, Node, merge_partitions
 from spark_kafka_sink.errors import ProtocolError, SchemaError, SerializationError, UnsupportedVersionError
 from spark_kafka_sink.exactly_once import commit_record
 from spark_kafka_sink.exactly_once.commit_record import State
-from spark_kafka_sink.exactly_once.log_reader import committed_records
+from spark_kafka_sink.exactly_once.partition_reader import committed_records
 from spark_kafka_sink.formats.avro.avro_format import AvroFormat
 from spark_kafka_sink.formats.json_schema.json_document import Documents
 from spark_kafka_sink.formats.protobuf.proto_files import _with_marks as with_marks
@@ -32,17 +32,16 @@ from spark_kafka_sink.formats.protobuf.proto_files import decoded
 from spark_kafka_sink.formats.protobuf.protobuf_format import inline_rules
 from spark_kafka_sink.protocol.all_apis import ALL_APIS
 from spark_kafka_sink.protocol.api import AnyApi
-from spark_kafka_sink.protocol.apis.api_versions import ApiVersionsResponse
 from spark_kafka_sink.protocol.apis.fetch import AbortedTransaction, PartitionData
-from spark_kafka_sink.protocol.apis.metadata import MetadataResponse
+from spark_kafka_sink.protocol.apis.metadata import ApiVersionsResponse, MetadataResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fields import Message
 from spark_kafka_sink.protocol.messages import decode_request, decode_response, encode_request, encode_response
 from spark_kafka_sink.records.batch_header import HEADER_SIZE, MAGIC, SIZE_BEFORE_LENGTH, UNCHECKED
 from spark_kafka_sink.records.compression import Codec, compress, decompress
-from spark_kafka_sink.records.decoder import FetchedBatch, decode_batches
 from spark_kafka_sink.records.record_iter import iter_records
 from spark_kafka_sink.records.record_reader import Record
+from spark_kafka_sink.records.small_batches import FetchedBatch, decode_batches
 from spark_kafka_sink.spark.driver.event_queue import error_text
 from spark_kafka_sink.verify.json_values import json_value, validated_json
 from spark_kafka_sink.verify.record_errors import UndecodableError

@@ -12,7 +12,7 @@ from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.broker.faults.fault import Fault
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.apis.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from spark_kafka_sink.protocol.apis.metadata import ApiVersionsRequest, ApiVersionsResponse
 from tests.kafka.brokers import Brokers
 from tests.kafka.cluster import data_folder
 from tests.kafka.guardian import Guardian

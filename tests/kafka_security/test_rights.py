@@ -15,9 +15,8 @@ from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.errors import AuthorizationError, KafkaSinkError
 from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction
 from spark_kafka_sink.exactly_once.committer import Committer
-from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
+from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, TransactionalIds
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
-from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
 from spark_kafka_sink.options.producer_options import producer_config
 from tests.docs.security_blocks import acl_lines
 from tests.exactly_once.queries import PREFIX, Query

@@ -13,7 +13,7 @@ from spark_kafka_sink.client.api_versions import api_versions_request
 from spark_kafka_sink.errors import BrokerError, UnsupportedVersionError
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.options.sink_options import sink_options
-from spark_kafka_sink.protocol.apis.api_versions import API_VERSIONS
+from spark_kafka_sink.protocol.apis.metadata import API_VERSIONS
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.spark.driver.check import check
 from spark_kafka_sink.spark.driver.checks.report import Status

@@ -14,7 +14,7 @@ from spark_kafka_sink.protocol.apis.fetch import FetchPartition, FetchRequest, F
 from spark_kafka_sink.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic
 from spark_kafka_sink.protocol.apis.topics import CreatableTopic, CreateTopicsRequest
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.wire_types import ZERO_UUID
+from spark_kafka_sink.protocol.fields import ZERO_UUID
 from tests.broker.network.client import Client
 from tests.broker.transaction.transactor import Transactor
 from tests.kafka.cluster import KafkaCluster

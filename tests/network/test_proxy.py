@@ -17,7 +17,7 @@ from spark_kafka_sink.errors import AuthenticationError
 from spark_kafka_sink.network.channel import PlainChannel
 from spark_kafka_sink.network.proxy import ProxiedChannel, Proxy, proxied
 from spark_kafka_sink.network.selector import PollResult, Selector
-from spark_kafka_sink.protocol.apis.api_versions import API_VERSIONS, ApiVersionsRequest
+from spark_kafka_sink.protocol.apis.metadata import API_VERSIONS, ApiVersionsRequest
 from spark_kafka_sink.protocol.messages import decode_response, encode_request
 from tests.kafka.ports import free_ports
 from tests.network.proxies import KINDS, Running, running

@@ -11,7 +11,8 @@ import pytest
 
 from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.options.option import ABSENT
-from spark_kafka_sink.options.registry_options import REGISTRY_OPTIONS, is_registry_option, registry_config
+from spark_kafka_sink.options.registry_options import REGISTRY_OPTIONS, registry_config
+from spark_kafka_sink.options.schema_options import is_registry_option
 from spark_kafka_sink.registry.http import Timing
 from spark_kafka_sink.registry.registry_client import RegistryClient
 from tests.every import every

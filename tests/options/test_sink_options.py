@@ -6,8 +6,8 @@ import pickle
 import pytest
 
 from spark_kafka_sink.errors import OptionError
+from spark_kafka_sink.options.option import HARMLESS, REFUSED
 from spark_kafka_sink.options.sink_options import sink_options, warn_once
-from spark_kafka_sink.options.unsupported_options import HARMLESS, REFUSED
 from tests.every import every
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}

@@ -15,7 +15,7 @@ from tests.faults.recording_broker import RecordingBroker
 from tests.kafka.ports import free_ports
 from tests.waiting import wait_until
 
-CLIENT_LOG = "spark_kafka_sink.client.connection_failures"
+CLIENT_LOG = "spark_kafka_sink.client.connection_states"
 
 
 @pytest.fixture

@@ -6,8 +6,18 @@ import itertools
 import uuid
 from typing import Any
 
-from spark_kafka_sink.protocol.fields import WireField, wire_fields
-from spark_kafka_sink.protocol.wire_types import BOOLEAN, BYTES, RECORDS, STRING, UUID, ArrayOf, FixedType, WireType
+from spark_kafka_sink.protocol.fields import (
+    BOOLEAN,
+    BYTES,
+    RECORDS,
+    STRING,
+    UUID,
+    ArrayOf,
+    FixedType,
+    WireField,
+    WireType,
+    wire_fields,
+)
 
 _BASES = {"b": 0, "h": 300, "i": 70_000, "q": 1 << 40}
 """By the letters of the struct module: added, so that no number fits a smaller type."""

@@ -13,8 +13,7 @@ from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
 from spark_kafka_sink.protocol.api import AnyApi
-from spark_kafka_sink.protocol.fields import Message, WireField, wire_fields
-from spark_kafka_sink.protocol.wire_types import RECORDS, UUID, ZERO_UUID, ArrayOf, WireType
+from spark_kafka_sink.protocol.fields import RECORDS, UUID, ZERO_UUID, ArrayOf, Message, WireField, WireType, wire_fields
 
 EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)
 MILLISECOND = datetime.timedelta(milliseconds=1)

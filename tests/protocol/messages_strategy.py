@@ -11,16 +11,18 @@ from hypothesis import strategies as st
 from spark_kafka_sink.protocol.all_apis import ALL_APIS
 from spark_kafka_sink.protocol.api import AnyApi
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.fields import Message, WireField, wire_fields
-from spark_kafka_sink.protocol.wire_types import (
+from spark_kafka_sink.protocol.fields import (
     BOOLEAN,
     ArrayOf,
     BytesType,
     FixedType,
+    Message,
     RecordsType,
     StringType,
     UuidType,
+    WireField,
     WireType,
+    wire_fields,
 )
 
 SPOKEN = [

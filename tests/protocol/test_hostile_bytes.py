@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.errors import ProtocolError, UnsupportedVersionError
 from spark_kafka_sink.protocol.all_apis import ALL_APIS
-from spark_kafka_sink.protocol.apis.api_versions import ApiVersionsResponse
+from spark_kafka_sink.protocol.apis.metadata import ApiVersionsResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fields import Message
 from spark_kafka_sink.protocol.messages import decode_request

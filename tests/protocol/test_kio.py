@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.protocol.api import AnyApi
-from spark_kafka_sink.protocol.apis.api_versions import API_VERSIONS
+from spark_kafka_sink.protocol.apis.metadata import API_VERSIONS
 from tests.every import every
 from tests.protocol.kio_witness import kio_read, kio_write
 from tests.protocol.messages_strategy import SPOKEN, bodies

@@ -8,10 +8,17 @@ import pytest
 
 from spark_kafka_sink.errors import ProtocolError, UnsupportedVersionError, UsageError
 from spark_kafka_sink.protocol.all_apis import ALL_APIS
-from spark_kafka_sink.protocol.apis.api_versions import API_VERSIONS, ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from spark_kafka_sink.protocol.apis.fetch import FETCH, FetchableTopicResponse, FetchResponse, PartitionData
 from spark_kafka_sink.protocol.apis.groups import HEARTBEAT, HeartbeatRequest
-from spark_kafka_sink.protocol.apis.metadata import METADATA, MetadataRequest, MetadataRequestTopic
+from spark_kafka_sink.protocol.apis.metadata import (
+    API_VERSIONS,
+    METADATA,
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    MetadataRequest,
+    MetadataRequestTopic,
+)
 from spark_kafka_sink.protocol.apis.produce import (
     PRODUCE,
     BatchIndexAndErrorMessage,
@@ -25,8 +32,8 @@ from spark_kafka_sink.protocol.apis.produce import (
 )
 from spark_kafka_sink.protocol.apis.sasl import SASL_AUTHENTICATE, SaslAuthenticateRequest
 from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.fields import Buffer, Records
 from spark_kafka_sink.protocol.messages import APIS, decode_request, decode_response, encode_request, encode_response
-from spark_kafka_sink.protocol.wire_types import Buffer, Records
 
 
 def produce_request(*records: Records | None) -> ProduceRequest:

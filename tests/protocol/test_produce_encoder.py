@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.errors import UnsupportedVersionError, UsageError
 from spark_kafka_sink.protocol.apis.produce import PRODUCE, PartitionProduceData, ProduceRequest, TopicProduceData
-from spark_kafka_sink.protocol.messages import encode_request
-from spark_kafka_sink.protocol.produce_encoder import LAST_BY_NAME, BatchParts, ProduceEncoder
-from spark_kafka_sink.protocol.wire_types import Buffer
+from spark_kafka_sink.protocol.fields import Buffer
+from spark_kafka_sink.protocol.messages import LAST_BY_NAME, BatchParts, ProduceEncoder, encode_request
 from tests.every import every
 
 CLIENT_ID = "clïent"

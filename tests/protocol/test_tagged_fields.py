@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.errors import ProtocolError
 from spark_kafka_sink.protocol.all_apis import ALL_APIS
-from spark_kafka_sink.protocol.apis.api_versions import API_VERSIONS, ApiVersionsResponse
 from spark_kafka_sink.protocol.apis.fetch import FETCH, FetchRequest
+from spark_kafka_sink.protocol.apis.metadata import API_VERSIONS, ApiVersionsResponse
 from spark_kafka_sink.protocol.messages import decode_request, decode_response, encode_request, encode_response
 from spark_kafka_sink.protocol.values import write_unsigned_varint
 from tests.every import every

@@ -8,8 +8,16 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
-from spark_kafka_sink.protocol.fields import wire_fields
-from spark_kafka_sink.protocol.wire_types import ArrayOf, BytesType, FixedType, RecordsType, StringType, UuidType, WireType
+from spark_kafka_sink.protocol.fields import (
+    ArrayOf,
+    BytesType,
+    FixedType,
+    RecordsType,
+    StringType,
+    UuidType,
+    WireType,
+    wire_fields,
+)
 
 Path = tuple[str, ...]
 

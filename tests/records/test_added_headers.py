@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_kafka_sink.records.added_headers import with_headers, without_headers
+from spark_kafka_sink.records.columns import with_headers, without_headers
 from tests.examples import examples
 
 PAIR = pa.struct([("key", pa.string()), ("value", pa.binary())])

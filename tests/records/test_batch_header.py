@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.records.batch_header import batch_header
 from spark_kafka_sink.records.compression import Codec
-from spark_kafka_sink.records.decoder import decode_batches
+from spark_kafka_sink.records.small_batches import decode_batches
 
 
 @given(st.lists(st.binary(max_size=40), max_size=6))

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_kafka_sink.records.batch_rewrite import encode_again, written_records
-from spark_kafka_sink.records.encoder import encode_records
+from spark_kafka_sink.records.encoder import encode_again, encode_records, written_records
 from spark_kafka_sink.records.record_reader import Record, read_record
 from tests.examples import examples
 from tests.records.making import columns_of

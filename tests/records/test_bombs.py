@@ -9,12 +9,12 @@ import pytest
 import zstandard
 
 from spark_kafka_sink.errors import ProtocolError
-from spark_kafka_sink.exactly_once.log_reader import committed_records
+from spark_kafka_sink.exactly_once.partition_reader import committed_records
 from spark_kafka_sink.protocol.apis.fetch import PartitionData
 from spark_kafka_sink.records.batch_header import batch_header
 from spark_kafka_sink.records.compression import Codec, compress, decompress
-from spark_kafka_sink.records.decoder import MAX_DECOMPRESSED, FetchedBatch, decode_batches
 from spark_kafka_sink.records.record_iter import iter_records
+from spark_kafka_sink.records.small_batches import MAX_DECOMPRESSED, FetchedBatch, decode_batches
 from tests.limits import UNMEASURED, costs_at_most
 from tests.tiers import whole_but
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.errors import ProtocolError
 from spark_kafka_sink.records.compression import Codec
-from spark_kafka_sink.records.decoder import decode_batches
 from spark_kafka_sink.records.record_reader import Record
+from spark_kafka_sink.records.small_batches import decode_batches
 from tests.every import every
 from tests.examples import examples
 from tests.records.making import batch_of, encode_all

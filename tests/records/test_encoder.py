@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from spark_kafka_sink.errors import RecordTooLargeError, SchemaError, UsageError
 from spark_kafka_sink.records import concat
 from spark_kafka_sink.records.columns import RecordColumns
-from spark_kafka_sink.records.encoder import EncodedRecords, encode_records
+from spark_kafka_sink.records.encoder import EncodedRecords, encode_records, size_upper_bounds
 from spark_kafka_sink.records.record_reader import Record, read_record
-from spark_kafka_sink.records.sizes import size_upper_bounds
 from tests.examples import examples
 from tests.records.making import batch_of
 from tests.records.tables import Table, column, tables

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.records.columns import FixedHeaders, RecordColumns, concatenated, copied
-from spark_kafka_sink.records.encoder import encode_records
-from spark_kafka_sink.records.sizes import size_upper_bounds
+from spark_kafka_sink.records.encoder import encode_records, size_upper_bounds
 from tests.examples import examples
 from tests.records.making import HEADERS, header_rows
 

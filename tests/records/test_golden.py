@@ -7,8 +7,8 @@ import pytest
 
 from spark_kafka_sink.records.batch_header import HEADER_SIZE
 from spark_kafka_sink.records.compression import Codec
-from spark_kafka_sink.records.decoder import decode_batches
 from spark_kafka_sink.records.record_reader import Record
+from spark_kafka_sink.records.small_batches import decode_batches
 from tests.every import every
 from tests.records.golden_batches import BATCHES, GoldenCase, golden_cases, parse_cases, read_with_java, run_java
 from tests.records.making import batch_of, encode_all

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.records.arrow_arrays import byte_lengths
-from spark_kafka_sink.records.concat import column_views
-from spark_kafka_sink.records.parts import Part, Present, constant, join, masked, sizes
+from spark_kafka_sink.records.concat import Part, Present, column_views, constant, join, masked, sizes
 from spark_kafka_sink.records.varints import Packed
 from tests.every import every
 from tests.examples import examples

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.records import pieces as module
 from spark_kafka_sink.records.columns import RecordColumns
-from spark_kafka_sink.records.encoder import encode_records
+from spark_kafka_sink.records.encoder import encode_records, size_upper_bounds
 from spark_kafka_sink.records.pieces import LAYOUTS, MIN_ROWS, MOST_REACH, USUAL_REACH, Pieces, encode_pieces
-from spark_kafka_sink.records.sizes import size_upper_bounds
 from tests.examples import examples
 
 # Where a varint gets another byte, where a value no longer fits into a struct, and where both together do not.

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from spark_kafka_sink.errors import ProtocolError
 from spark_kafka_sink.records.record_iter import iter_records
 from spark_kafka_sink.records.record_reader import read_record
-from spark_kafka_sink.records.small_batch import NewRecord, small_batch
+from spark_kafka_sink.records.small_batches import NewRecord, small_batch
 from spark_kafka_sink.records.varints import varint
 from tests.every import every
 from tests.examples import examples

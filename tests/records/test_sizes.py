@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.records.columns import RecordColumns
-from spark_kafka_sink.records.encoder import encode_records
-from spark_kafka_sink.records.sizes import size_upper_bounds
+from spark_kafka_sink.records.encoder import encode_records, size_upper_bounds
 from tests.every import every
 from tests.examples import examples
 from tests.records.tables import Table, header_column, tables

@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.records.batch_header import batch_header
 from spark_kafka_sink.records.compression import Codec
-from spark_kafka_sink.records.decoder import decode_batches
 from spark_kafka_sink.records.record_reader import Record, read_varint
-from spark_kafka_sink.records.small_batch import NewRecord, small_batch
+from spark_kafka_sink.records.small_batches import NewRecord, decode_batches, small_batch
 from spark_kafka_sink.records.varints import varint
 from tests.examples import examples
 from tests.records.making import encode_all

@@ -16,7 +16,7 @@ from spark_kafka_sink.broker.cluster.topic_config import TOPIC_CONFIGS, ConfigKe
 from spark_kafka_sink.broker.handlers.common import check_right, repeated
 from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.broker.server_properties import ConfigValue, broker_values, topic_values
-from spark_kafka_sink.protocol.apis import alter_configs, configs
+from spark_kafka_sink.protocol.apis import cluster, configs
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 
 T = TypeVar("T")
@@ -152,13 +152,13 @@ def _described_config(config: ConfigValue, documented: bool) -> configs.Describe
     )
 
 
-def handle_alter_configs(services: BrokerServices, request: Request) -> alter_configs.AlterConfigsResponse:
+def handle_alter_configs(services: BrokerServices, request: Request) -> cluster.AlterConfigsResponse:
     """Replaces all configs. Those that are not in the request are unset."""
-    result = alter_configs.AlterConfigsResourceResponse
-    return alter_configs.AlterConfigsResponse(responses=_altered(services, request, _replaced, result))
+    result = cluster.AlterConfigsResourceResponse
+    return cluster.AlterConfigsResponse(responses=_altered(services, request, _replaced, result))
 
 
-def _replaced(resource: alter_configs.AlterConfigsResource) -> ConfigChange:
+def _replaced(resource: cluster.AlterConfigsResource) -> ConfigChange:
     _refuse_nulls(config.name for config in resource.configs if config.value is None)
     replaced = {config.name: config.value for config in resource.configs if config.value is not None}
     return lambda current: replaced

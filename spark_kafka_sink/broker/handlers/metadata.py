@@ -23,13 +23,12 @@ from spark_kafka_sink.broker.handlers.common import (
 from spark_kafka_sink.broker.kafka_release import ApiVersionManager
 from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.protocol.apis import metadata
-from spark_kafka_sink.protocol.apis.api_versions import ApiVersionsRequest
 from spark_kafka_sink.protocol.apis.cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
 from spark_kafka_sink.protocol.apis.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from spark_kafka_sink.protocol.apis.metadata import ApiVersionsRequest
 from spark_kafka_sink.protocol.apis.telemetry import GetTelemetrySubscriptionsResponse, PushTelemetryResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.fields import Message
-from spark_kafka_sink.protocol.wire_types import ZERO_UUID
+from spark_kafka_sink.protocol.fields import ZERO_UUID, Message
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 """Java's `ApiVersionsRequest.SOFTWARE_NAME_VERSION_PATTERN`."""

@@ -23,7 +23,7 @@ from spark_kafka_sink.broker.transaction.add_partitions_to_txn_manager import (
 )
 from spark_kafka_sink.protocol.apis import produce as api
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.wire_types import Buffer
+from spark_kafka_sink.protocol.fields import Buffer
 from spark_kafka_sink.records.batch_header import HEADER_SIZE
 from spark_kafka_sink.records.compression import Codec
 

@@ -13,7 +13,7 @@ from spark_kafka_sink.broker.cluster.credentials import ITERATIONS, ScramCredent
 from spark_kafka_sink.broker.handlers.common import check_cluster, check_is_controller
 from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.broker.sasl_server import authenticator_of, refuse
-from spark_kafka_sink.protocol.apis import acls, sasl
+from spark_kafka_sink.protocol.apis import cluster, sasl
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.security.sasl.scram import SCRAM_HASHES
 
@@ -134,23 +134,23 @@ def _credential_change(
     return key, of_salted_password(SCRAM_HASHES[key[0]], bytes(asked.salted_password), bytes(asked.salt), asked.iterations)
 
 
-def handle_describe_acls(services: BrokerServices, request: Request) -> acls.DescribeAclsResponse:
+def handle_describe_acls(services: BrokerServices, request: Request) -> cluster.DescribeAclsResponse:
     check_cluster(services, request, AclOperation.DESCRIBE)
     if services.authorizer is None:
         raise ApiException(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured on the broker")
     wanted = _filter(request.body)
-    found: dict[tuple[ResourceType, str, PatternType], list[acls.AclDescription]] = {}
+    found: dict[tuple[ResourceType, str, PatternType], list[cluster.AclDescription]] = {}
     for acl in services.cluster.image.acls:
         if wanted.matches(acl):
-            described = acls.AclDescription(acl.principal, acl.host, acl.operation, acl.permission)
+            described = cluster.AclDescription(acl.principal, acl.host, acl.operation, acl.permission)
             found.setdefault((acl.resource_type, acl.resource_name, acl.pattern_type), []).append(described)
-    return acls.DescribeAclsResponse(
-        resources=tuple(acls.DescribeAclsResource(*where, tuple(each)) for where, each in found.items())
+    return cluster.DescribeAclsResponse(
+        resources=tuple(cluster.DescribeAclsResource(*where, tuple(each)) for where, each in found.items())
     )
 
 
-def handle_create_acls(services: BrokerServices, request: Request) -> acls.CreateAclsResponse:
-    body: acls.CreateAclsRequest = request.body
+def handle_create_acls(services: BrokerServices, request: Request) -> cluster.CreateAclsResponse:
+    body: cluster.CreateAclsRequest = request.body
     _check_change(services, request)
     added: list[Acl] = []
     results = []
@@ -158,16 +158,16 @@ def handle_create_acls(services: BrokerServices, request: Request) -> acls.Creat
         try:
             added.append(_new_acl(creation))
         except ApiException as error:
-            results.append(acls.AclCreationResult(error.code, error.message))
+            results.append(cluster.AclCreationResult(error.code, error.message))
         else:
-            results.append(acls.AclCreationResult())
+            results.append(cluster.AclCreationResult())
     if added:
         services.cluster.add_acls(added)
-    return acls.CreateAclsResponse(results=tuple(results))
+    return cluster.CreateAclsResponse(results=tuple(results))
 
 
-def handle_delete_acls(services: BrokerServices, request: Request) -> acls.DeleteAclsResponse:
-    body: acls.DeleteAclsRequest = request.body
+def handle_delete_acls(services: BrokerServices, request: Request) -> cluster.DeleteAclsResponse:
+    body: cluster.DeleteAclsRequest = request.body
     _check_change(services, request)
     filters = [_filter(each) for each in body.filters]
     # All filters see the state before the request, as in a single change of Kafka's controller.
@@ -175,8 +175,8 @@ def handle_delete_acls(services: BrokerServices, request: Request) -> acls.Delet
     for each in filters:
         services.cluster.delete_acls(each)
     results = (tuple(_matching(acl) for acl in there if each.matches(acl)) for each in filters)
-    return acls.DeleteAclsResponse(
-        filter_results=tuple(acls.DeleteAclsFilterResult(matching_acls=matching) for matching in results)
+    return cluster.DeleteAclsResponse(
+        filter_results=tuple(cluster.DeleteAclsFilterResult(matching_acls=matching) for matching in results)
     )
 
 
@@ -187,7 +187,7 @@ def _check_change(services: BrokerServices, request: Request) -> None:
         raise ApiException(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
 
 
-def _new_acl(creation: acls.AclCreation) -> Acl:
+def _new_acl(creation: cluster.AclCreation) -> Acl:
     """Returns the new ACL. Raises INVALID_REQUEST (`AclApis.handleCreateAcls`, `AclControlManager.validateNewAcl`)."""
     kind = _known(ResourceType, creation.resource_type, "resourceType")
     pattern = _known(PatternType, creation.resource_pattern_type, "patternType")
@@ -232,8 +232,8 @@ def _known(kind: Any, code: int, what: str) -> Any:
         raise ApiException(ErrorCode.INVALID_REQUEST, f"Unknown {what} {code}") from None
 
 
-def _matching(acl: Acl) -> acls.DeleteAclsMatchingAcl:
-    return acls.DeleteAclsMatchingAcl(
+def _matching(acl: Acl) -> cluster.DeleteAclsMatchingAcl:
+    return cluster.DeleteAclsMatchingAcl(
         ErrorCode.NONE,
         None,
         acl.resource_type,

@@ -18,7 +18,7 @@ from spark_kafka_sink.broker.server_properties import topic_values
 from spark_kafka_sink.protocol.apis import cluster
 from spark_kafka_sink.protocol.apis import topics as api
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.wire_types import ZERO_UUID
+from spark_kafka_sink.protocol.fields import ZERO_UUID
 
 CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
 """The name of the log of Kafka's controllers, so no topic can have it."""

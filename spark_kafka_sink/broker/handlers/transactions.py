@@ -26,8 +26,8 @@ from spark_kafka_sink.broker.transaction.transaction_metadata import (
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.apis import list_transactions
 from spark_kafka_sink.protocol.apis import transactions as api
-from spark_kafka_sink.protocol.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from spark_kafka_sink.protocol.apis.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from spark_kafka_sink.protocol.apis.produce import InitProducerIdRequest, InitProducerIdResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 
 KNOWS_PRODUCER_FENCED: Final[Mapping[ApiKey, int]] = {

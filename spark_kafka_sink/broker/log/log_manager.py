@@ -28,7 +28,7 @@ from spark_kafka_sink.broker.log.unified_log import UnifiedLog
 from spark_kafka_sink.broker.server_properties import effective_config
 from spark_kafka_sink.broker.timer import Timer
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.wire_types import Buffer
+from spark_kafka_sink.protocol.fields import Buffer
 
 logger = logging.getLogger(__name__)
 

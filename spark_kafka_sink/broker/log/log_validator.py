@@ -171,7 +171,7 @@ def _in_order(plain: bytes, header: BatchHeader) -> bytes:
     No known client writes others, so it may be slow.
     """
     # It imports pyarrow, which a broker does not need otherwise: 50 ms of its start and 30 MB.
-    from spark_kafka_sink.records.batch_rewrite import encode_again, written_records
+    from spark_kafka_sink.records.encoder import encode_again, written_records
 
     records = written_records(plain, header.record_count)
     rows = np.arange(header.record_count)

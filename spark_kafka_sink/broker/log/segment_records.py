@@ -14,8 +14,8 @@ from typing import TypeAlias
 from spark_kafka_sink.broker.log.batch import BatchHeader, EndTransactionMarker, is_whole, parse_marker, read_header
 from spark_kafka_sink.records.batch_header import HEADER_SIZE
 from spark_kafka_sink.records.compression import Buffer
-from spark_kafka_sink.records.decoder import decode_batches
 from spark_kafka_sink.records.record_reader import Record
+from spark_kafka_sink.records.small_batches import decode_batches
 
 _MANY_BATCHES = 64
 

@@ -31,7 +31,7 @@ from spark_kafka_sink.broker.log.producer_state_manager import ProducerStateMana
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.records.batch_header import NO_TIMESTAMP
 from spark_kafka_sink.records.compression import Buffer
-from spark_kafka_sink.records.small_batch import NewRecord, small_batch
+from spark_kafka_sink.records.small_batches import NewRecord, small_batch
 
 
 class UnifiedLog:

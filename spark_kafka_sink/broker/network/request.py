@@ -14,7 +14,7 @@ from spark_kafka_sink.broker.network.listener import Listener
 from spark_kafka_sink.errors import KafkaSinkError, UnsupportedVersionError
 from spark_kafka_sink.network.channel import Buffer
 from spark_kafka_sink.protocol.api import AnyApi, ApiKey
-from spark_kafka_sink.protocol.apis.api_versions import API_VERSIONS, ApiVersionsRequest
+from spark_kafka_sink.protocol.apis.metadata import API_VERSIONS, ApiVersionsRequest
 from spark_kafka_sink.protocol.apis.sasl import SASL_AUTHENTICATE, SaslAuthenticateRequest
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fields import Message

@@ -22,7 +22,7 @@ from spark_kafka_sink.broker.transaction.transaction_metadata import (
 from spark_kafka_sink.errors import ProtocolError, UnsupportedVersionError
 from spark_kafka_sink.protocol import internal_topics
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.wire_types import Buffer
+from spark_kafka_sink.protocol.fields import Buffer
 
 logger = logging.getLogger(__name__)
 

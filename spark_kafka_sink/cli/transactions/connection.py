@@ -16,11 +16,11 @@ from spark_kafka_sink.errors import OptionError, UnsupportedVersionError
 from spark_kafka_sink.exactly_once.commit_log import CommitLog, LastRecords, LoggedRecord, last_records_of, partition_of
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord
 from spark_kafka_sink.exactly_once.execution import CommitCall, Execution, retry_on_claim_lost
-from spark_kafka_sink.exactly_once.markers import look_for_markers
+from spark_kafka_sink.exactly_once.micro_batch import TransactionalIds, foreign_prefix
+from spark_kafka_sink.exactly_once.partition_reader import look_for_markers
 from spark_kafka_sink.exactly_once.proof import Outcome
 from spark_kafka_sink.exactly_once.rules import View
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
-from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds, foreign_prefix
 from spark_kafka_sink.options.guarantee_options import CommitLogSettings
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 from spark_kafka_sink.protocol.api import ApiKey
@@ -28,11 +28,7 @@ from spark_kafka_sink.protocol.error_codes import ErrorCode
 
 Result = TypeVar("Result")
 
-_NEEDED: Final = (
-    (ApiKey.END_TXN, 0),
-    (ApiKey.FIND_COORDINATOR, 4),
-    (ApiKey.DESCRIBE_TRANSACTIONS, 0),
-)
+_NEEDED: Final = ((ApiKey.END_TXN, 0), (ApiKey.FIND_COORDINATOR, 4), (ApiKey.DESCRIBE_TRANSACTIONS, 0))
 """The version that every command requires of an API. Without ListTransactions, only `abort` fails."""
 
 
@@ -93,11 +89,7 @@ class Connection:
     # Operations that claim the log. A running driver then reads it again.
 
     def carry_out(
-        self,
-        query_id: str,
-        view: View,
-        decide: Callable[[View], object],
-        finish: Callable[[Execution, object], Result],
+        self, query_id: str, view: View, decide: Callable[[View], object], finish: Callable[[Execution, object], Result]
     ) -> Result:
         """Carries out the steps that `decide` returns, and returns the result of `finish`. It starts over if the claim is lost.
 

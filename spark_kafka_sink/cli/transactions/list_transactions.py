@@ -19,7 +19,6 @@ from spark_kafka_sink.cli.transactions.result import (
     handle_json,
     how_to_resolve,
     partitions_text,
-    rows_of,
     rows_text,
     text_table,
     written_again,
@@ -27,11 +26,10 @@ from spark_kafka_sink.cli.transactions.result import (
 from spark_kafka_sink.errors import KafkaSinkError
 from spark_kafka_sink.exactly_once.commit_log import LastRecords, LoggedRecord
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, State
-from spark_kafka_sink.exactly_once.micro_batch import is_job
+from spark_kafka_sink.exactly_once.micro_batch import TransactionalIds, foreign_prefix, is_job
 from spark_kafka_sink.exactly_once.proof import Proof, TransactionDescription, proof_of
 from spark_kafka_sink.exactly_once.rules import key
 from spark_kafka_sink.exactly_once.transaction_client import ONGOING, PREPARE_COMMIT, is_unlisted
-from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds, foreign_prefix
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 from spark_kafka_sink.reports.report_facts import printable
 
@@ -109,7 +107,7 @@ def _text(lines: list[QueryLine], options: TransactionsOptions, now_ms: int, *, 
             each.handle.transactional_id,
             each.status,
             *("-" if ms is None else age(ms) for ms in (each.age_ms, each.left_ms)),
-            rows_text(rows_of(each.handle)),
+            rows_text(each.handle),
             partitions_text(each.handle.partitions),
         )
         for line in lines

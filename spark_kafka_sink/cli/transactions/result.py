@@ -64,9 +64,7 @@ class Result:
 
 
 def transactions_text(transactions: Iterable[tuple[TransactionHandle, str]]) -> str:
-    rows = [
-        (each.transactional_id, word, rows_text(rows_of(each)), partitions_text(each.partitions)) for each, word in transactions
-    ]
+    rows = [(each.transactional_id, word, rows_text(each), partitions_text(each.partitions)) for each, word in transactions]
     return text_table(("TRANSACTION", "STATE", "ROWS", "PARTITIONS"), rows)
 
 
@@ -75,8 +73,8 @@ def rows_of(handle: TransactionHandle) -> int | None:
     return handle.records or None
 
 
-def rows_text(rows: int | None) -> str:
-    return "?" if rows is None else f"{rows:,}"
+def rows_text(handle: TransactionHandle) -> str:
+    return "?" if (rows := rows_of(handle)) is None else f"{rows:,}"
 
 
 def handle_json(handle: TransactionHandle) -> dict[str, object]:

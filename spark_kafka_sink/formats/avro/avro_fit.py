@@ -54,8 +54,7 @@ from spark_kafka_sink.producer.serializers.arrays import (
     place_in_list,
 )
 from spark_kafka_sink.records.arrow_arrays import byte_lengths, valid_mask, validity
-from spark_kafka_sink.records.concat import Views, column_views
-from spark_kafka_sink.records.parts import Part, Present, constant, masked
+from spark_kafka_sink.records.concat import Part, Present, Views, column_views, constant, masked
 from spark_kafka_sink.records.varints import ZERO_BYTE, Packed, varints
 
 _NO_NULL: Final = "is null, and the schema does not allow null"

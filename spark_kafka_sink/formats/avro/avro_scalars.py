@@ -45,8 +45,7 @@ from spark_kafka_sink.producer.serializers.arrays import (
 )
 from spark_kafka_sink.producer.serializers.text import UUID_TEXT, uuid_text
 from spark_kafka_sink.records.arrow_arrays import byte_lengths, numbers, offsets_of, valid_mask
-from spark_kafka_sink.records.concat import Views, column_views
-from spark_kafka_sink.records.parts import Part, Present
+from spark_kafka_sink.records.concat import Part, Present, Views, column_views
 from spark_kafka_sink.records.varints import Packed, Words, varints
 
 _INT64_MAX: Final = 2**63 - 1

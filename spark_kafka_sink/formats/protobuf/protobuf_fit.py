@@ -51,8 +51,7 @@ from spark_kafka_sink.producer.serializers.arrays import (
     place_in_list,
 )
 from spark_kafka_sink.records.arrow_arrays import byte_lengths, valid_mask, validity
-from spark_kafka_sink.records.concat import column_views
-from spark_kafka_sink.records.parts import Part, Present, masked, sizes
+from spark_kafka_sink.records.concat import Part, Present, column_views, masked, sizes
 from spark_kafka_sink.records.varints import Packed, unsigned_varints
 
 _WORD: Final = 8

@@ -34,8 +34,7 @@ from spark_kafka_sink.formats.protobuf.message_types import DURATION, LIMITS_S, 
 from spark_kafka_sink.producer.serializers.arrays import BadRowError, first_row, is_binary, is_text, is_uuid
 from spark_kafka_sink.producer.serializers.text import uuid_text
 from spark_kafka_sink.records.arrow_arrays import byte_lengths, numbers, text_scalar
-from spark_kafka_sink.records.concat import column_views
-from spark_kafka_sink.records.parts import Part, Present, masked
+from spark_kafka_sink.records.concat import Part, Present, column_views, masked
 from spark_kafka_sink.records.varints import Packed, Words, unsigned_varints, varints
 
 VARINT: Final = 0

@@ -30,8 +30,8 @@ from spark_kafka_sink.producer.base.rate_limit import RateLimit
 from spark_kafka_sink.records.arrow_arrays import byte_column, repeated_number
 from spark_kafka_sink.records.batch_header import HEADER_SIZE
 from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.records.encoder import size_upper_bounds
 from spark_kafka_sink.records.pieces import EncodedPieces, Pieces, encode_pieces
-from spark_kafka_sink.records.sizes import size_upper_bounds
 
 # Rows encoded at once: above 10,000 page faults dominate (60 to 100 ns per row), below 5,000 the fixed cost of a call.
 MAX_ROWS = 10_000

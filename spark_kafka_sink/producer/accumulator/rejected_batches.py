@@ -27,11 +27,10 @@ from spark_kafka_sink.producer.base.bad_rows import BadRows, RowNumbers
 from spark_kafka_sink.producer.base.produce_reactions import ADVICE, Action
 from spark_kafka_sink.protocol.apis.produce import PartitionProduceResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
-from spark_kafka_sink.records.added_headers import LIST_OF_HEADERS
 from spark_kafka_sink.records.arrow_arrays import array_of_bytes
-from spark_kafka_sink.records.batch_rewrite import WrittenRecords, encode_again, written_records
-from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.records.columns import LIST_OF_HEADERS, RecordColumns
 from spark_kafka_sink.records.compression import decompress
+from spark_kafka_sink.records.encoder import WrittenRecords, encode_again, written_records
 from spark_kafka_sink.records.record_reader import read_fields
 from spark_kafka_sink.records.timestamps import in_both_units
 

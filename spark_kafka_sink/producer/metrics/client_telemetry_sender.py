@@ -27,7 +27,7 @@ from spark_kafka_sink.protocol.apis.telemetry import (
     PushTelemetryResponse,
 )
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
-from spark_kafka_sink.protocol.wire_types import ZERO_UUID
+from spark_kafka_sink.protocol.fields import ZERO_UUID
 from spark_kafka_sink.records.compression import Codec
 
 logger = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from spark_kafka_sink.errors import ProtocolError
 from spark_kafka_sink.producer.base.lifecycle import FOREVER_MS
 from spark_kafka_sink.protocol.apis.telemetry import GetTelemetrySubscriptionsResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.wire_types import ZERO_UUID
+from spark_kafka_sink.protocol.fields import ZERO_UUID
 from spark_kafka_sink.records.compression import Codec
 
 DEFAULT_INTERVAL_MS: Final = 300_000

@@ -27,7 +27,7 @@ from spark_kafka_sink.producer.sender.outage_log import OutageLog, ThrottleLog
 from spark_kafka_sink.protocol.apis.produce import PRODUCE, LeaderIdAndEpoch, PartitionProduceResponse, ProduceResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from spark_kafka_sink.protocol.fields import Message
-from spark_kafka_sink.protocol.produce_encoder import BatchParts, PreparedRequest, ProduceEncoder
+from spark_kafka_sink.protocol.messages import BatchParts, PreparedRequest, ProduceEncoder
 from spark_kafka_sink.records.batch_header import HEADER_SIZE
 from spark_kafka_sink.records.compression import codec_of
 

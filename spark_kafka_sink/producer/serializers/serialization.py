@@ -14,9 +14,8 @@ from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import InstallationError, OptionError, RegistryError, SchemaError, SerializationError, UsageError
 from spark_kafka_sink.producer.base.producer_record import Headers
 from spark_kafka_sink.producer.serializers.serializer import Serializer, call_deadline, is_default
-from spark_kafka_sink.records.added_headers import with_headers, without_headers
 from spark_kafka_sink.records.arrow_arrays import holds_bytes, validity
-from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.records.columns import RecordColumns, with_headers, without_headers
 
 logger = logging.getLogger(__name__)
 

@@ -28,7 +28,7 @@ from spark_kafka_sink.producer.single_records.record_future import RecordFuture
 from spark_kafka_sink.producer.single_records.topic_buffer import TopicBuffer
 from spark_kafka_sink.records.batch_header import HEADER_SIZE
 from spark_kafka_sink.records.columns import NO_PARTITION
-from spark_kafka_sink.records.sizes import MAX_RECORD_OVERHEAD, record_size_upper_bound
+from spark_kafka_sink.records.encoder import MAX_RECORD_OVERHEAD, record_size_upper_bound
 from spark_kafka_sink.records.timestamps import PER_SECOND, likely_unit, time_problem
 
 # More than record_size_upper_bound and a batch header add to key and value.

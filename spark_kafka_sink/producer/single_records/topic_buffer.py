@@ -16,7 +16,7 @@ from spark_kafka_sink.producer.base.producer_record import Headers
 from spark_kafka_sink.producer.single_records.record_future import RecordFuture, TopicWaiter
 from spark_kafka_sink.records.arrow_arrays import array_of_bytes, array_of_numbers
 from spark_kafka_sink.records.columns import NO_PARTITION, RecordColumns
-from spark_kafka_sink.records.sizes import MAX_RECORD_OVERHEAD
+from spark_kafka_sink.records.encoder import MAX_RECORD_OVERHEAD
 
 # Number of rows that justify an append's fixed cost of some 0.5 ms.
 MAX_ROWS = 2_000

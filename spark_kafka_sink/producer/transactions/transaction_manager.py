@@ -37,7 +37,7 @@ from spark_kafka_sink.producer.transactions.states import (
 )
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.wire_types import ZERO_UUID
+from spark_kafka_sink.protocol.fields import ZERO_UUID
 
 logger = logging.getLogger(__name__)
 

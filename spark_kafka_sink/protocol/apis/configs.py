@@ -1,12 +1,11 @@
-"""DescribeConfigs and IncrementalAlterConfigs. The older AlterConfigs has its own file."""
+"""DescribeConfigs and IncrementalAlterConfigs. The older AlterConfigs is in cluster.py."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from spark_kafka_sink.protocol.api import Api, ApiKey
-from spark_kafka_sink.protocol.fields import Message, message, wire
-from spark_kafka_sink.protocol.wire_types import BOOLEAN, INT8, INT16, INT32, STRING, ArrayOf
+from spark_kafka_sink.protocol.fields import BOOLEAN, INT8, INT16, INT32, STRING, ArrayOf, Message, message, wire
 
 # DescribeConfigs (32): the configs of topics, brokers, loggers and groups, and the source of each value.
 

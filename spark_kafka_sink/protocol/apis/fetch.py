@@ -7,8 +7,21 @@ from collections.abc import Sequence
 
 from spark_kafka_sink.protocol.api import MEGABYTE, Api, ApiKey
 from spark_kafka_sink.protocol.apis.produce import LeaderIdAndEpoch, NodeEndpoint
-from spark_kafka_sink.protocol.fields import Message, message, wire
-from spark_kafka_sink.protocol.wire_types import INT8, INT16, INT32, INT64, RECORDS, STRING, UUID, ZERO_UUID, ArrayOf, Records
+from spark_kafka_sink.protocol.fields import (
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    RECORDS,
+    STRING,
+    UUID,
+    ZERO_UUID,
+    ArrayOf,
+    Message,
+    Records,
+    message,
+    wire,
+)
 
 
 @message

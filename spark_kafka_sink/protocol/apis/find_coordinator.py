@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from spark_kafka_sink.protocol.api import Api, ApiKey
-from spark_kafka_sink.protocol.fields import Message, message, wire
-from spark_kafka_sink.protocol.wire_types import INT8, INT16, INT32, STRING, ArrayOf
+from spark_kafka_sink.protocol.fields import INT8, INT16, INT32, STRING, ArrayOf, Message, message, wire
 
 
 @message

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from spark_kafka_sink.protocol.api import Api, ApiKey
 from spark_kafka_sink.protocol.apis.metadata import NO_AUTHORIZED_OPERATIONS
-from spark_kafka_sink.protocol.fields import Message, message, wire
-from spark_kafka_sink.protocol.wire_types import BOOLEAN, BYTES, INT16, INT32, STRING, ArrayOf
+from spark_kafka_sink.protocol.fields import BOOLEAN, BYTES, INT16, INT32, STRING, ArrayOf, Message, message, wire
 
 # JoinGroup (11): a consumer joins its group or its rebalance. The response waits for the other members.
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from spark_kafka_sink.protocol.api import MEGABYTE, Api, ApiKey
-from spark_kafka_sink.protocol.fields import Message, message, wire
-from spark_kafka_sink.protocol.wire_types import INT16, INT32, INT64, STRING, ArrayOf
+from spark_kafka_sink.protocol.fields import INT16, INT32, INT64, STRING, ArrayOf, Message, message, wire
 
 
 @message

@@ -1,4 +1,4 @@
-"""Produce (0): record batches for partitions, and the offset of each batch. From v13 on, topics have ids (KIP-516)."""
+"""Produce and InitProducerId: record batches, and the producer id and epoch of idempotent and transactional ones."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import uuid
 from collections.abc import Sequence
 
 from spark_kafka_sink.protocol.api import MEGABYTE, Api, ApiKey
-from spark_kafka_sink.protocol.fields import Message, message, wire
-from spark_kafka_sink.protocol.wire_types import (
+from spark_kafka_sink.protocol.fields import (
     INT16,
     INT32,
     INT64,
@@ -16,8 +15,13 @@ from spark_kafka_sink.protocol.wire_types import (
     UUID,
     ZERO_UUID,
     ArrayOf,
+    Message,
     Records,
+    message,
+    wire,
 )
+
+# Produce (0): record batches for partitions, and the offset of each batch. From v13 on, topics have ids (KIP-516).
 
 
 @message
@@ -103,3 +107,31 @@ class ProduceResponse(Message):
 
 PRODUCE = Api(ApiKey.PRODUCE, 3, 13, 9, ProduceRequest, ProduceResponse, max_response_bytes=4 * MEGABYTE)
 """v3 is the first version that accepts record batches of magic 2."""
+
+
+# InitProducerId (22): the producer id and epoch of idempotent and transactional batches.
+
+
+@message
+class InitProducerIdRequest(Message):
+    """A request for a producer id. `producer_id` and `producer_epoch` are the current ones, to bump the epoch (KIP-360); -1:
+    none.
+
+    `transaction_timeout_ms` is used only with a transactional id; Java sends 2^31 - 1 without one.
+    """
+
+    transactional_id: str | None = wire(STRING, nullable_since=0, default=None)
+    transaction_timeout_ms: int = wire(INT32, default=2**31 - 1)
+    producer_id: int = wire(INT64, since=3, default=-1)
+    producer_epoch: int = wire(INT16, since=3, default=-1)
+
+
+@message
+class InitProducerIdResponse(Message):
+    throttle_time_ms: int = wire(INT32, default=0)
+    error_code: int = wire(INT16, default=0)
+    producer_id: int = wire(INT64, default=-1)
+    producer_epoch: int = wire(INT16, default=0)
+
+
+INIT_PRODUCER_ID = Api(ApiKey.INIT_PRODUCER_ID, 0, 5, 2, InitProducerIdRequest, InitProducerIdResponse)

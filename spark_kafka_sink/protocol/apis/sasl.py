@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.protocol.api import MEGABYTE, NEVER_FLEXIBLE, Api, ApiKey
-from spark_kafka_sink.protocol.fields import Message, message, wire
-from spark_kafka_sink.protocol.wire_types import BYTES, INT8, INT16, INT32, INT64, STRING, ArrayOf
+from spark_kafka_sink.protocol.fields import BYTES, INT8, INT16, INT32, INT64, STRING, ArrayOf, Message, message, wire
 
 # SaslHandshake (17): selects the client's SASL mechanism.
 
@@ -100,12 +99,7 @@ class DescribeUserScramCredentialsResponse(Message):
 
 
 DESCRIBE_USER_SCRAM_CREDENTIALS = Api(
-    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
-    0,
-    0,
-    0,
-    DescribeUserScramCredentialsRequest,
-    DescribeUserScramCredentialsResponse,
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, 0, 0, DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse
 )
 
 

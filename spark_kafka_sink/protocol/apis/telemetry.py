@@ -6,8 +6,20 @@ import uuid
 from collections.abc import Sequence
 
 from spark_kafka_sink.protocol.api import Api, ApiKey
-from spark_kafka_sink.protocol.fields import Message, message, wire
-from spark_kafka_sink.protocol.wire_types import BOOLEAN, BYTES, INT8, INT16, INT32, STRING, UUID, ZERO_UUID, ArrayOf
+from spark_kafka_sink.protocol.fields import (
+    BOOLEAN,
+    BYTES,
+    INT8,
+    INT16,
+    INT32,
+    STRING,
+    UUID,
+    ZERO_UUID,
+    ArrayOf,
+    Message,
+    message,
+    wire,
+)
 
 # GetTelemetrySubscriptions (71)
 

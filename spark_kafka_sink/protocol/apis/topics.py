@@ -6,8 +6,20 @@ import uuid
 from collections.abc import Sequence
 
 from spark_kafka_sink.protocol.api import Api, ApiKey
-from spark_kafka_sink.protocol.fields import Message, message, wire
-from spark_kafka_sink.protocol.wire_types import BOOLEAN, INT8, INT16, INT32, INT64, STRING, UUID, ZERO_UUID, ArrayOf
+from spark_kafka_sink.protocol.fields import (
+    BOOLEAN,
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    STRING,
+    UUID,
+    ZERO_UUID,
+    ArrayOf,
+    Message,
+    message,
+    wire,
+)
 
 # CreateTopics (19): new topics, whose partitions are placed by the cluster or by the caller.
 

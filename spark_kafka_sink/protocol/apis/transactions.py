@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from spark_kafka_sink.protocol.api import MEGABYTE, Api, ApiKey
-from spark_kafka_sink.protocol.fields import Message, message, wire
-from spark_kafka_sink.protocol.wire_types import BOOLEAN, INT16, INT32, INT64, STRING, ArrayOf
+from spark_kafka_sink.protocol.fields import BOOLEAN, INT16, INT32, INT64, STRING, ArrayOf, Message, message, wire
 
 # AddPartitionsToTxn (24): partitions of a transaction; from v4 on between brokers, for several transactions (KIP-890).
 
@@ -265,12 +264,6 @@ class DescribeProducersResponse(Message):
 
 
 DESCRIBE_PRODUCERS = Api(
-    ApiKey.DESCRIBE_PRODUCERS,
-    0,
-    0,
-    0,
-    DescribeProducersRequest,
-    DescribeProducersResponse,
-    max_response_bytes=3 * MEGABYTE // 2,
+    ApiKey.DESCRIBE_PRODUCERS, 0, 0, 0, DescribeProducersRequest, DescribeProducersResponse, max_response_bytes=3 * MEGABYTE // 2
 )
 """A producer has about 40 bytes, so the response has room for 39,000."""

@@ -14,7 +14,7 @@ from spark_kafka_sink.errors import AuthenticationError, OptionError
 from spark_kafka_sink.installation import is_installed, not_installed
 from spark_kafka_sink.options.secret import Secret, resolve
 from spark_kafka_sink.options.security_config import SecurityConfig
-from spark_kafka_sink.security.sasl.aws_credentials import LIFETIME_S, CredentialsSource, aws_options, encoded, signed_query
+from spark_kafka_sink.security.sasl.aws_msk_iam import LIFETIME_S, CredentialsSource, aws_options, encoded, signed_query
 from spark_kafka_sink.security.sasl.oauthbearer import claims_of
 from spark_kafka_sink.security.sasl.token_cache import Token
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
+import importlib
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol
 
 from spark_kafka_sink.errors import AuthenticationError, OptionError
 from spark_kafka_sink.options.secret import Secret
 from spark_kafka_sink.options.security_config import SecurityConfig
 from spark_kafka_sink.security.credentials import jaas_of, user_and_password
-from spark_kafka_sink.security.sasl.plain import PLAIN, CredentialsSource, PlainMechanism
-from spark_kafka_sink.security.sasl.scram import SCRAM_HASHES, ScramMechanism
+from spark_kafka_sink.security.sasl.scram import PLAIN, SCRAM_HASHES, CredentialsSource, PlainMechanism, ScramMechanism
 
 
 class SaslClient(Protocol):
@@ -52,6 +52,14 @@ class OpenMechanism(Protocol):
     def __call__(self, config: SecurityConfig, wakeup: Callable[[], None]) -> SaslMechanism: ...
 
 
+# Imported where they are used: an HTTP client takes 40 ms to import, and others need packages that are often missing.
+_LATER: Final[Mapping[str, str]] = {
+    "OAUTHBEARER": "token_sources:oauthbearer_mechanism",
+    "GSSAPI": "gssapi_client:GssapiMechanism",
+    "AWS_MSK_IAM": "aws_msk_iam:AwsMskIamMechanism",
+}
+
+
 def open_mechanism(config: SecurityConfig, wakeup: Callable[[], None]) -> SaslMechanism:
     """Returns the mechanism of `sasl.mechanism` with its settings. Nothing is sent, fetched or started yet.
 
@@ -69,20 +77,13 @@ def open_mechanism(config: SecurityConfig, wakeup: Callable[[], None]) -> SaslMe
         jaas = jaas_of(config)
         is_token = jaas is not None and jaas.options.get("tokenauth", "").strip().lower() == "true"
         return ScramMechanism(name, _credentials(config), is_token=is_token)
-    # Imported where they are used: an HTTP client takes 40 ms to import, and others need packages that are often missing.
-    if name == "OAUTHBEARER":
-        from spark_kafka_sink.security.sasl.token_sources import oauthbearer_mechanism
-
-        return oauthbearer_mechanism(config, wakeup)
-    if name == "GSSAPI":
-        from spark_kafka_sink.security.sasl.gssapi_client import GssapiMechanism
-
-        return GssapiMechanism(config, wakeup)
-    if name == "AWS_MSK_IAM":
-        from spark_kafka_sink.security.sasl.aws_msk_iam import AwsMskIamMechanism
-
-        return AwsMskIamMechanism(config, wakeup)
-    known = ", ".join((PLAIN, *SCRAM_HASHES, "OAUTHBEARER", "GSSAPI", "AWS_MSK_IAM"))
+    if name in _LATER:
+        module, _, maker = _LATER[name].partition(":")
+        opened: SaslMechanism = getattr(importlib.import_module(f"spark_kafka_sink.security.sasl.{module}"), maker)(
+            config, wakeup
+        )
+        return opened
+    known = ", ".join((PLAIN, *SCRAM_HASHES, *_LATER))
     raise OptionError(f"option sasl.mechanism: {name!r} is not supported, must be one of {known}", option="sasl.mechanism")
 
 

@@ -107,9 +107,11 @@ class OidcTokens:
     def _request(self) -> Token:
         endpoint = self._endpoint
         client_id, secret = endpoint.client_id.strip(), endpoint.client_secret.reveal().strip()
+        if endpoint.encodes_header:
+            client_id, secret = urllib.parse.quote_plus(client_id), urllib.parse.quote_plus(secret)
         headers = {
             "Accept": "application/json",
-            "Authorization": _authorization(client_id, secret, encodes=endpoint.encodes_header),
+            "Authorization": basic(client_id, secret),
             "Cache-Control": "no-cache",
             "Content-Type": "application/x-www-form-urlencoded",
         }
@@ -207,12 +209,6 @@ def _checked_url(url: str, option: str) -> str:
     if parts.scheme.lower() not in ("http", "https") or not host:
         raise OptionError(f"option {option}: the value must be an http, https or file URL", option=option)
     return quoted(f"{parts.scheme}://{parts.netloc}{parts.path}")
-
-
-def _authorization(client_id: str, secret: str, *, encodes: bool) -> str:
-    if encodes:
-        client_id, secret = urllib.parse.quote_plus(client_id), urllib.parse.quote_plus(secret)
-    return basic(client_id, secret)
 
 
 def _body(scope: str) -> bytes:

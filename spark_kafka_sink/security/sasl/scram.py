@@ -1,4 +1,4 @@
-"""SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677): a login that never sends the password and verifies the broker."""
+"""Logins with a user and a password: PLAIN, and SCRAM, which never sends the password and verifies the broker."""
 
 from __future__ import annotations
 
@@ -10,13 +10,74 @@ import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Final
+from typing import Final, TypeAlias
 
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import AuthenticationError
 from spark_kafka_sink.options.secret import Secret
 from spark_kafka_sink.peer_text import quoted
-from spark_kafka_sink.security.sasl.plain import CredentialsSource
+
+# PLAIN (RFC 4616): the user and the password in one message
+
+PLAIN: Final = "PLAIN"
+
+CredentialsSource: TypeAlias = Callable[[], tuple[str, Secret]]
+"""Returns the current user and password: a file that holds the password may have changed."""
+
+
+class PlainClient:
+    """One login with PLAIN. The broker proves nothing: only TLS protects against an impostor."""
+
+    def __init__(self, user: str, password: Secret) -> None:
+        self._user = user
+        self._password = password
+        self._is_sent = False
+        self._is_complete = False
+
+    def evaluate(self, challenge: bytes | None) -> bytes | None:
+        if not self._is_sent:
+            self._is_sent = True
+            return self._message()
+        if self._is_complete:
+            raise AuthenticationError("the broker sent another message after the PLAIN login was complete")
+        # RFC 4616 has no response. As in Java and librdkafka, its bytes are ignored.
+        self._is_complete = True
+        return None
+
+    def is_complete(self) -> bool:
+        return self._is_complete
+
+    def principal(self) -> str:
+        return self._user
+
+    def _message(self) -> bytes:
+        password = self._password.reveal()
+        for what, text in (("user", self._user), ("password", password)):
+            if "\0" in text:
+                raise AuthenticationError(f"the {what} for the PLAIN login contains a NUL character, which PLAIN cannot send")
+            if not text:
+                raise AuthenticationError(f"the {what} for the PLAIN login is empty")
+        # A lone surrogate, which UTF-8 cannot encode, gives a wrong password instead of a crash.
+        return f"\0{self._user}\0{password}".encode(errors="surrogatepass")
+
+
+class PlainMechanism:
+    """Logs in with PLAIN. Resolves user and password for each connection."""
+
+    name: Final = PLAIN
+
+    def __init__(self, credentials: CredentialsSource) -> None:
+        self._credentials = credentials
+
+    def client(self, host: str) -> PlainClient:
+        user, password = self._credentials()
+        return PlainClient(user, password)
+
+    def close(self) -> None:
+        """Does nothing."""
+
+
+# SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677)
 
 SCRAM_HASHES: Final[Mapping[str, str]] = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 """The hash of each mechanism."""
@@ -105,13 +166,6 @@ class _State(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class _ServerFirst:
-    nonce: str
-    salt: bytes
-    iterations: int
-
-
-@dataclass(frozen=True, slots=True)
 class ScramUser:
     """A user and the password. is_token: whether they are the id and the HMAC of a delegation token."""
 
@@ -169,16 +223,17 @@ class ScramClient:
 
     def _final(self, message: str) -> bytes:
         """Returns the client's proof of the password, and records the expected proof of the server."""
-        server = self._server_first(message)
-        salted = self._passwords.salted(self._user.password.reveal(), server.salt, server.iterations)
+        nonce, salt, iterations = self._server_first(message)
+        salted = self._passwords.salted(self._user.password.reveal(), salt, iterations)
         key = client_key(salted, self._hash)
-        without_proof = f"c={base64.b64encode(_HEADER.encode()).decode()},r={server.nonce}"
+        without_proof = f"c={base64.b64encode(_HEADER.encode()).decode()},r={nonce}"
         signed = f"{self._bare},{message},{without_proof}".encode(errors="surrogatepass")
         self._server_signature = hmac.digest(server_key(salted, self._hash), signed, self._hash)
         proof = xor(key, hmac.digest(stored_key(key, self._hash), signed, self._hash))
         return f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
 
-    def _server_first(self, message: str) -> _ServerFirst:
+    def _server_first(self, message: str) -> tuple[str, bytes, int]:
+        """Returns nonce, salt and iterations."""
         match = _SERVER_FIRST.fullmatch(message)
         if match is None:
             raise self._invalid("first message has an invalid format")
@@ -195,7 +250,7 @@ class ScramClient:
             raise AuthenticationError(
                 f"{text} allowed: recreate the credentials of user {self._user.name!r} with a number in this range"
             )
-        return _ServerFirst(nonce, base64.b64decode(match["salt"], validate=True), iterations)
+        return nonce, base64.b64decode(match["salt"], validate=True), iterations
 
     def _check_server(self, message: str) -> None:
         match = _SERVER_FINAL.fullmatch(message)

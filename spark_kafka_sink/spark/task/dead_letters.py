@@ -29,7 +29,7 @@ from spark_kafka_sink.spark.task.refused_rows import RefusedRows
 MAX_MESSAGE_CHARS: Final = 1000
 """Of the header with the error's text. Some errors quote the value that they refuse."""
 
-# A record takes at most so much besides its key, value and headers, and so much for each header (records/sizes.py).
+# A record takes at most so much besides its key, value and headers, and so much for each header (records/encoder.py).
 _OF_RECORD: Final = HEADER_SIZE + 40
 _OF_HEADER: Final = 10
 

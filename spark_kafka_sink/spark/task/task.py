@@ -20,9 +20,8 @@ from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import DeliveryError, KafkaSinkError, RecordError, SerializationError, UsageError
 from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction, TaskRows
 from spark_kafka_sink.exactly_once.failpoints import reach
-from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, TaskTransaction, first_transactions
+from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, TaskTransaction, TransactionalIds, first_transactions, slots
 from spark_kafka_sink.exactly_once.row_checksum import RowChecksum
-from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds, slots
 from spark_kafka_sink.options.sink_options import SinkOptions
 from spark_kafka_sink.producer.base.bad_rows import concerns_one_row
 from spark_kafka_sink.protocol.error_codes import ErrorCode

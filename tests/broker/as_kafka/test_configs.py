@@ -9,7 +9,7 @@ import pytest
 
 from spark_kafka_sink.broker.server_properties import SETTINGS
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.apis import alter_configs as old
+from spark_kafka_sink.protocol.apis import cluster as old
 from spark_kafka_sink.protocol.apis import configs as new
 from spark_kafka_sink.protocol.apis.configs import DescribeConfigsRequest, DescribeConfigsResource
 from spark_kafka_sink.protocol.apis.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest

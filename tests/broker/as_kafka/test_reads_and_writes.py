@@ -14,7 +14,7 @@ from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
 from spark_kafka_sink.protocol.apis.partition_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from spark_kafka_sink.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from spark_kafka_sink.records.small_batch import NewRecord, small_batch
+from spark_kafka_sink.records.small_batches import NewRecord, small_batch
 from tests.broker.as_kafka.pair import Pair, eventually
 from tests.every import every
 from tests.kafka.fixtures import only_real_kafka

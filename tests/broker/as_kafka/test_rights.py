@@ -21,8 +21,8 @@ from spark_kafka_sink.protocol.apis.group_offsets import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from spark_kafka_sink.protocol.apis.init_producer_id import InitProducerIdRequest
 from spark_kafka_sink.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic
+from spark_kafka_sink.protocol.apis.produce import InitProducerIdRequest
 from spark_kafka_sink.protocol.apis.topics import CreatableTopic, CreateTopicsRequest
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.broker.as_kafka.pair import eventually

@@ -21,7 +21,7 @@ from spark_kafka_sink.protocol.apis.topics import (
     DeleteTopicsRequest,
     DeleteTopicState,
 )
-from spark_kafka_sink.protocol.wire_types import ZERO_UUID
+from spark_kafka_sink.protocol.fields import ZERO_UUID
 from tests.broker.as_kafka.pair import Pair
 from tests.kafka.fixtures import only_real_kafka
 

@@ -12,7 +12,8 @@ from spark_kafka_sink.broker.acl import AclOperation, ResourceType, parse_acls
 from spark_kafka_sink.broker.kafka_apis import HANDLERS
 from spark_kafka_sink.broker.network.request import Session
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.apis import acls, alter_configs, configs, transactions
+from spark_kafka_sink.protocol.apis import cluster as administration
+from spark_kafka_sink.protocol.apis import configs, transactions
 from spark_kafka_sink.protocol.apis.cluster import DescribeClusterRequest, DescribeLogDirsRequest
 from spark_kafka_sink.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
 from spark_kafka_sink.protocol.apis.find_coordinator import FindCoordinatorRequest
@@ -38,7 +39,6 @@ from spark_kafka_sink.protocol.apis.groups import (
     MemberIdentity,
     SyncGroupRequest,
 )
-from spark_kafka_sink.protocol.apis.init_producer_id import InitProducerIdRequest
 from spark_kafka_sink.protocol.apis.list_transactions import ListTransactionsRequest
 from spark_kafka_sink.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic
 from spark_kafka_sink.protocol.apis.partition_offsets import (
@@ -49,7 +49,7 @@ from spark_kafka_sink.protocol.apis.partition_offsets import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from spark_kafka_sink.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from spark_kafka_sink.protocol.apis.produce import InitProducerIdRequest, PartitionProduceData, ProduceRequest, TopicProduceData
 from spark_kafka_sink.protocol.apis.sasl import (
     AlterUserScramCredentialsRequest,
     DescribeUserScramCredentialsRequest,
@@ -148,7 +148,7 @@ OFFSETS = [OffsetCommitRequestTopic("t", [OffsetCommitRequestPartition(0, 6)])]
 TXN_OFFSETS = [transactions.TxnOffsetCommitRequestTopic("t", [transactions.TxnOffsetCommitRequestPartition(0, 6)])]
 PROTOCOLS = [JoinGroupRequestProtocol("range", b"")]
 ANYTHING: Final = (None, None, 1, 1)  # of any principal and host, any operation, allowed or denied
-NEW_ACL = acls.AclCreation(2, "t", 3, ANA, "*", 3, 3)
+NEW_ACL = administration.AclCreation(2, "t", 3, ANA, "*", 3, 3)
 
 CASES: Final = (
     Case(ApiKey.PRODUCE, produce(), (WRITE_T,)),
@@ -267,7 +267,7 @@ CASES: Final = (
     ),
     Case(
         ApiKey.ALTER_CONFIGS,
-        lambda rig: alter_configs.AlterConfigsRequest([alter_configs.AlterConfigsResource(2, "t")]),
+        lambda rig: administration.AlterConfigsRequest([administration.AlterConfigsResource(2, "t")]),
         ("AlterConfigs --topic t",),
     ),
     Case(
@@ -293,13 +293,13 @@ CASES: Final = (
     ),
     Case(
         ApiKey.DESCRIBE_ACLS,
-        lambda rig: acls.DescribeAclsRequest(1, None, 1, *ANYTHING),
+        lambda rig: administration.DescribeAclsRequest(1, None, 1, *ANYTHING),
         ("Describe --cluster",),
     ),
-    Case(ApiKey.CREATE_ACLS, lambda rig: acls.CreateAclsRequest([NEW_ACL]), ("Alter --cluster",)),
+    Case(ApiKey.CREATE_ACLS, lambda rig: administration.CreateAclsRequest([NEW_ACL]), ("Alter --cluster",)),
     Case(
         ApiKey.DELETE_ACLS,
-        lambda rig: acls.DeleteAclsRequest([acls.DeleteAclsFilter(2, "none", 1, *ANYTHING)]),
+        lambda rig: administration.DeleteAclsRequest([administration.DeleteAclsFilter(2, "none", 1, *ANYTHING)]),
         ("Alter --cluster",),
     ),
 )
@@ -408,13 +408,16 @@ class TestAcls:
         with cluster() as rig:
             asked = MetadataRequest([MetadataRequestTopic(name="t")])
             root = "User:root"
-            assert set(codes(ask(rig, acls.CreateAclsRequest([NEW_ACL]), ApiKey.CREATE_ACLS, principal=root))) == {0}
+            assert set(codes(ask(rig, administration.CreateAclsRequest([NEW_ACL]), ApiKey.CREATE_ACLS, principal=root))) == {0}
             assert ask(rig, asked, ApiKey.METADATA).topics[0].error_code == 0
-            found = ask(rig, acls.DescribeAclsRequest(2, "t", 3, *ANYTHING), ApiKey.DESCRIBE_ACLS, principal=root)
+            found = ask(rig, administration.DescribeAclsRequest(2, "t", 3, *ANYTHING), ApiKey.DESCRIBE_ACLS, principal=root)
             ((described,),) = (resource.acls for resource in found.resources)
             assert (described.principal, described.operation, described.permission_type) == (ANA, 3, 3)
             deleted = ask(
-                rig, acls.DeleteAclsRequest([acls.DeleteAclsFilter(2, None, 1, *ANYTHING)]), ApiKey.DELETE_ACLS, principal=root
+                rig,
+                administration.DeleteAclsRequest([administration.DeleteAclsFilter(2, None, 1, *ANYTHING)]),
+                ApiKey.DELETE_ACLS,
+                principal=root,
             )
             assert [match.principal for match in deleted.filter_results[0].matching_acls] == [ANA]
             assert ask(rig, asked, ApiKey.METADATA).topics[0].error_code == 29
@@ -422,9 +425,13 @@ class TestAcls:
     def test_a_broker_without_an_authorizer_has_none(self) -> None:
         with Rig() as rig:
             answers = (
-                ask(rig, acls.DescribeAclsRequest(1, None, 1, *ANYTHING), ApiKey.DESCRIBE_ACLS),
-                ask(rig, acls.CreateAclsRequest([NEW_ACL]), ApiKey.CREATE_ACLS),
-                ask(rig, acls.DeleteAclsRequest([acls.DeleteAclsFilter(1, None, 1, *ANYTHING)]), ApiKey.DELETE_ACLS),
+                ask(rig, administration.DescribeAclsRequest(1, None, 1, *ANYTHING), ApiKey.DESCRIBE_ACLS),
+                ask(rig, administration.CreateAclsRequest([NEW_ACL]), ApiKey.CREATE_ACLS),
+                ask(
+                    rig,
+                    administration.DeleteAclsRequest([administration.DeleteAclsFilter(1, None, 1, *ANYTHING)]),
+                    ApiKey.DELETE_ACLS,
+                ),
             )
 
             assert [set(codes(answer)) for answer in answers] == [{ErrorCode.SECURITY_DISABLED}] * 3

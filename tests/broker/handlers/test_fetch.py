@@ -17,8 +17,7 @@ from spark_kafka_sink.protocol.apis.partition_offsets import (
     OffsetForLeaderTopic,
 )
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.records.decoder import decode_batches
-from spark_kafka_sink.records.small_batch import NewRecord, small_batch
+from spark_kafka_sink.records.small_batches import NewRecord, decode_batches, small_batch
 from tests.broker.rig import Asked, Rig, batch
 
 NAMED, BY_ID = 12, 17

@@ -14,9 +14,8 @@ from spark_kafka_sink.broker.kafka_apis import KafkaApis
 from spark_kafka_sink.broker.network.request import Session
 from spark_kafka_sink.protocol.all_apis import ALL_APIS
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.apis.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from spark_kafka_sink.protocol.apis.find_coordinator import FindCoordinatorRequest
-from spark_kafka_sink.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic
+from spark_kafka_sink.protocol.apis.metadata import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest, MetadataRequestTopic
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.broker.network.servers import services
 from tests.broker.requests import Responses, request

@@ -13,7 +13,7 @@ from spark_kafka_sink.broker.network.request import ResponseAction
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.records.decoder import decode_batches
+from spark_kafka_sink.records.small_batches import decode_batches
 from tests.broker.rig import Asked, Rig, batch
 
 NAMED, BY_ID = 12, 13

@@ -32,7 +32,7 @@ from spark_kafka_sink.protocol.apis.topics import (
     DeleteTopicState,
 )
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.wire_types import ZERO_UUID
+from spark_kafka_sink.protocol.fields import ZERO_UUID
 from tests.broker.rig import Rig
 from tests.every import every
 

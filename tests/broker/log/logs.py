@@ -16,8 +16,7 @@ from spark_kafka_sink.broker.log.log_types import IsolationLevel, LogConfig, Log
 from spark_kafka_sink.broker.log.unified_log import UnifiedLog
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.records.batch_header import HEADER_SIZE
-from spark_kafka_sink.records.decoder import FetchedBatch, decode_batches
-from spark_kafka_sink.records.small_batch import NewRecord, small_batch
+from spark_kafka_sink.records.small_batches import FetchedBatch, NewRecord, decode_batches, small_batch
 
 NOW = 1_700_000_000_000
 TOPIC_ID = uuid.UUID("6ba7b810-9dad-11d1-80b4-00c04fd430c8")

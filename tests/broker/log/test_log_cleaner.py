@@ -16,7 +16,7 @@ from spark_kafka_sink.broker.log.log_types import LogConfig
 from spark_kafka_sink.broker.log.unified_log import UnifiedLog
 from spark_kafka_sink.records.compression import Codec
 from spark_kafka_sink.records.record_reader import Record
-from spark_kafka_sink.records.small_batch import NewRecord, small_batch
+from spark_kafka_sink.records.small_batches import NewRecord, small_batch
 from tests.broker.log.logs import NOW, open_log, opened, stored
 
 DAY = 86_400_000

@@ -16,7 +16,7 @@ from spark_kafka_sink.broker.log.log_types import AppendOrigin, LogConfig, Times
 from spark_kafka_sink.broker.log.log_validator import validate
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.records.compression import Codec, compress
-from spark_kafka_sink.records.small_batch import NewRecord, small_batch
+from spark_kafka_sink.records.small_batches import NewRecord, small_batch
 from tests.broker.log.logs import NOW, batch, failing, opened, stored, values
 from tests.every import every
 

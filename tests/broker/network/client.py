@@ -9,7 +9,7 @@ from typing import Self
 
 from spark_kafka_sink.protocol.all_apis import ALL_APIS
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.apis.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from spark_kafka_sink.protocol.apis.metadata import ApiVersionsRequest, ApiVersionsResponse
 from spark_kafka_sink.protocol.fields import Message
 from spark_kafka_sink.protocol.messages import decode_response, encode_request
 

@@ -10,7 +10,7 @@ from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.broker.network.processor import MAX_UNAUTHENTICATED_FRAME
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.apis.api_versions import ApiVersionsRequest
+from spark_kafka_sink.protocol.apis.metadata import ApiVersionsRequest
 from tests.broker.network.client import Client, framed, request_frame
 
 

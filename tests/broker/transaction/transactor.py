@@ -11,12 +11,11 @@ from spark_kafka_sink.broker.transaction.transaction_metadata import ProducerIdA
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.apis import fetch, group_offsets, list_transactions, produce, transactions
 from spark_kafka_sink.protocol.apis.find_coordinator import FindCoordinatorRequest
-from spark_kafka_sink.protocol.apis.init_producer_id import InitProducerIdRequest
+from spark_kafka_sink.protocol.apis.produce import InitProducerIdRequest
 from spark_kafka_sink.protocol.apis.transactions import AddOffsetsToTxnRequest, EndTxnRequest
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fields import Message
-from spark_kafka_sink.records.decoder import decode_batches
-from spark_kafka_sink.records.small_batch import NewRecord, small_batch
+from spark_kafka_sink.records.small_batches import NewRecord, decode_batches, small_batch
 from tests.broker.network.client import Client
 from tests.waiting import until
 

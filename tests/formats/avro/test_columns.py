@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from spark_kafka_sink.formats import nodes
 from spark_kafka_sink.formats.avro.avro_fit import fit
 from spark_kafka_sink.formats.avro.avro_schema import parse
-from spark_kafka_sink.records import concat, parts
+from spark_kafka_sink.records import concat
 from tests.every import every
 from tests.examples import examples
 from tests.formats.avro.random_columns import PLAIN, Sample, hiding, tables
@@ -98,7 +98,7 @@ def test_above_2_gib_columns_become_large(monkeypatch: pytest.MonkeyPatch) -> No
     column = pa.array(rows, pa.list_(pa.list_(pa.string())))
     expected = encoded(schema, column)
 
-    for module in (parts, concat, nodes):  # memory for 2 GiB is not everywhere
+    for module in (concat, nodes):  # memory for 2 GiB is not everywhere
         monkeypatch.setattr(module, "INT32_MAX", 100)
     found = fit(parse(json.dumps(schema)), column.type).encode(column)
 

@@ -19,7 +19,7 @@ from spark_kafka_sink.formats.protobuf.message_types import from_json
 from spark_kafka_sink.formats.protobuf.proto_files import base64_of
 from spark_kafka_sink.formats.protobuf.protobuf_fit import fit
 from spark_kafka_sink.formats.protobuf.protobuf_format import message_types
-from spark_kafka_sink.records import concat, parts
+from spark_kafka_sink.records import concat
 from tests.examples import examples
 from tests.formats.protobuf.compiling import NEEDS_EDITIONS, file_set, message_class, message_of, reader
 from tests.formats.protobuf.random_messages import ENUM, HEAD, PLAIN, Sample, column_of, tables
@@ -206,7 +206,7 @@ def test_above_2_gib_columns_become_large(monkeypatch: pytest.MonkeyPatch) -> No
     column = pa.array(rows, pa.struct([("a", pa.list_(pa.struct([("b", pa.list_(pa.string()))])))]))
     expected = encoded(text, column)
 
-    for module in (parts, concat, nodes):  # memory for 2 GiB is not everywhere
+    for module in (concat, nodes):  # memory for 2 GiB is not everywhere
         monkeypatch.setattr(module, "INT32_MAX", 100)
     schema = message_types(text, {}, None)
     found = fit(schema, column.type).encode(column)

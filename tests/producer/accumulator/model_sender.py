@@ -10,7 +10,7 @@ from spark_kafka_sink.producer.accumulator.rejected_batches import split
 from spark_kafka_sink.producer.accumulator.sequences import NO_PRODUCER, PartitionSequences, ProducerIdAndEpoch
 from spark_kafka_sink.producer.accumulator.tally import Tally
 from spark_kafka_sink.records.compression import Codec
-from spark_kafka_sink.records.decoder import decode_batches
+from spark_kafka_sink.records.small_batches import decode_batches
 from tests.producer.clusters import led_by
 from tests.producer.parts import Parts
 from tests.producer.simulation.clock import VirtualClock

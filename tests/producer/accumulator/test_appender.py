@@ -18,8 +18,8 @@ from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch, Seal
 from spark_kafka_sink.producer.accumulator.sequences import NO_PRODUCER
 from spark_kafka_sink.records.columns import NO_TIMESTAMP, RecordColumns
 from spark_kafka_sink.records.compression import Codec
-from spark_kafka_sink.records.decoder import decode_batches
 from spark_kafka_sink.records.record_reader import Record
+from spark_kafka_sink.records.small_batches import decode_batches
 from tests.every import every
 from tests.examples import examples
 from tests.producer.parts import Parts, make_parts

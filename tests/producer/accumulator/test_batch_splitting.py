@@ -15,8 +15,8 @@ from spark_kafka_sink.producer.accumulator.rejected_batches import rebuild, runs
 from spark_kafka_sink.producer.accumulator.sequences import ProducerIdAndEpoch
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.compression import Codec
-from spark_kafka_sink.records.decoder import FetchedBatch, decode_batches
 from spark_kafka_sink.records.record_reader import Record
+from spark_kafka_sink.records.small_batches import FetchedBatch, decode_batches
 from tests.examples import examples
 from tests.producer.parts import Parts, make_parts
 from tests.records.making import columns_of

@@ -11,7 +11,7 @@ from spark_kafka_sink.client.network_client import ClientResponse, NetworkClient
 from spark_kafka_sink.options.producer_options import producer_config
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.identity import IdempotentIdentity
-from spark_kafka_sink.protocol.apis.init_producer_id import INIT_PRODUCER_ID, InitProducerIdResponse
+from spark_kafka_sink.protocol.apis.produce import INIT_PRODUCER_ID, InitProducerIdResponse
 
 COORDINATOR_LOAD_IN_PROGRESS = 14
 

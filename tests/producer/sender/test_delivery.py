@@ -14,8 +14,12 @@ from spark_kafka_sink.producer.accumulator.sequences import PartitionSequences, 
 from spark_kafka_sink.producer.accumulator.tally import Tally
 from spark_kafka_sink.producer.identity import IdempotentIdentity, Identity
 from spark_kafka_sink.producer.sender.delivery import BatchAnswer, Delivery
-from spark_kafka_sink.protocol.apis.init_producer_id import INIT_PRODUCER_ID, InitProducerIdResponse
-from spark_kafka_sink.protocol.apis.produce import BatchIndexAndErrorMessage, PartitionProduceResponse
+from spark_kafka_sink.protocol.apis.produce import (
+    INIT_PRODUCER_ID,
+    BatchIndexAndErrorMessage,
+    InitProducerIdResponse,
+    PartitionProduceResponse,
+)
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.records.compression import Codec
 from tests.producer.parts import Parts, make_parts

@@ -27,7 +27,7 @@ from spark_kafka_sink.producer.accumulator.sequences import MAX_EPOCH, NumberedB
 from spark_kafka_sink.producer.base.producer_record import OnDelivery, RecordMetadata
 from spark_kafka_sink.producer.scopes.send_scope import SendScope
 from spark_kafka_sink.records.columns import RecordColumns
-from spark_kafka_sink.records.decoder import decode_batches
+from spark_kafka_sink.records.small_batches import decode_batches
 from tests.producer.histories import HISTORIES
 from tests.producer.inside import accumulator_of, begin_flush, columns_of, metadata_of, pool_of
 from tests.producer.simulation.clock import VirtualClock

@@ -23,8 +23,8 @@ from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.producer.scopes.send_scope import SendScope
 from spark_kafka_sink.producer.transactions.states import State
 from spark_kafka_sink.protocol.apis.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
-from spark_kafka_sink.protocol.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from spark_kafka_sink.protocol.apis.metadata import MetadataRequest
+from spark_kafka_sink.protocol.apis.produce import InitProducerIdRequest, InitProducerIdResponse
 from spark_kafka_sink.protocol.apis.transactions import EndTxnRequest, EndTxnResponse
 from spark_kafka_sink.protocol.fields import Message
 from spark_kafka_sink.records.columns import RecordColumns

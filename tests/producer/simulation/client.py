@@ -16,13 +16,11 @@ from spark_kafka_sink.network.kafka_channel import NetworkCounts
 from spark_kafka_sink.options.producer_options import ProducerConfig
 from spark_kafka_sink.producer.identity import MAX_PRODUCE_VERSION
 from spark_kafka_sink.protocol.api import AnyApi
-from spark_kafka_sink.protocol.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from spark_kafka_sink.protocol.apis.metadata import METADATA
-from spark_kafka_sink.protocol.apis.produce import ProduceRequest
+from spark_kafka_sink.protocol.apis.produce import InitProducerIdRequest, InitProducerIdResponse, ProduceRequest
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fields import Message
-from spark_kafka_sink.protocol.messages import decode_request
-from spark_kafka_sink.protocol.produce_encoder import PreparedRequest
+from spark_kafka_sink.protocol.messages import PreparedRequest, decode_request
 from tests.producer.simulation.clock import VirtualClock
 from tests.producer.simulation.cluster import NODES, SimulatedCluster
 

@@ -22,7 +22,7 @@ from spark_kafka_sink.protocol.apis.produce import (
     TopicProduceResponse,
 )
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.records.decoder import FetchedBatch, decode_batches
+from spark_kafka_sink.records.small_batches import FetchedBatch, decode_batches
 
 TOPIC = "t"
 NODES = (0, 1)

@@ -8,8 +8,8 @@ from uuid import UUID
 from spark_kafka_sink.producer.accumulator.sequences import ProducerIdAndEpoch
 from spark_kafka_sink.producer.transactions.requests import TransactionRequest
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from spark_kafka_sink.protocol.apis.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
+from spark_kafka_sink.protocol.apis.produce import InitProducerIdRequest, InitProducerIdResponse
 from spark_kafka_sink.protocol.apis.transactions import (
     AddOffsetsToTxnResponse,
     AddPartitionsToTxnPartitionResult,

@@ -24,7 +24,7 @@ from spark_kafka_sink.errors import (
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.producer.transactions import requests
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.apis.init_producer_id import INIT_PRODUCER_ID
+from spark_kafka_sink.protocol.apis.produce import INIT_PRODUCER_ID
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from tests.kafka.witness import read_topic
 from tests.producer.transactions.transacting import under_id

@@ -15,8 +15,7 @@ import pytest
 from spark_kafka_sink.errors import AuthenticationError, OptionError
 from spark_kafka_sink.options.secret import Secret
 from spark_kafka_sink.options.security_config import SecurityConfig
-from spark_kafka_sink.security.sasl.aws_credentials import AwsCredentials
-from spark_kafka_sink.security.sasl.aws_msk_iam import AwsMskIamClient, AwsMskIamMechanism
+from spark_kafka_sink.security.sasl.aws_msk_iam import AwsCredentials, AwsMskIamClient, AwsMskIamMechanism
 from tests.every import every
 from tests.security.sasl.aws_environment import HOST, clean_environment, local_sts, set_key
 from tests.security.sasl.test_fuzzed_handshakes import fuzzed

@@ -14,8 +14,7 @@ from botocore.credentials import Credentials
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_kafka_sink.security.sasl.aws_credentials import AwsCredentials, encoded, region_of, signed_query
-from spark_kafka_sink.security.sasl.aws_msk_iam import first_message
+from spark_kafka_sink.security.sasl.aws_msk_iam import AwsCredentials, encoded, first_message, region_of, signed_query
 from tests.every import every
 
 KEYS = st.text("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789abcdefg+/=", min_size=1, max_size=40)

@@ -14,8 +14,7 @@ from spark_kafka_sink.errors import AuthenticationError
 from spark_kafka_sink.options.secret import Secret
 from spark_kafka_sink.security.sasl.mechanism import SaslClient, SaslMechanism
 from spark_kafka_sink.security.sasl.oauthbearer import OAuthBearerMechanism
-from spark_kafka_sink.security.sasl.plain import PlainMechanism
-from spark_kafka_sink.security.sasl.scram import ScramMechanism
+from spark_kafka_sink.security.sasl.scram import PlainMechanism, ScramMechanism
 from spark_kafka_sink.security.sasl.token_cache import Token
 from tests.security.sasl.test_oauthbearer import FixedTokens
 

@@ -8,7 +8,7 @@ from spark_kafka_sink.broker.cluster.credentials import Credentials
 from spark_kafka_sink.broker.sasl_server import PlainSaslServer
 from spark_kafka_sink.errors import AuthenticationError
 from spark_kafka_sink.options.secret import Secret
-from spark_kafka_sink.security.sasl.plain import PlainMechanism
+from spark_kafka_sink.security.sasl.scram import PlainMechanism
 
 
 def mechanism(user: str = "alice", password: str = "se cret,=\\\"'é") -> PlainMechanism:

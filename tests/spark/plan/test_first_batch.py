@@ -21,7 +21,7 @@ from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.options.sink_options import sink_options
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.records.small_batch import NewRecord
+from spark_kafka_sink.records.small_batches import NewRecord
 from spark_kafka_sink.spark.plan.commits import check_job
 from spark_kafka_sink.spark.plan.data_source import KafkaSinkDataSource
 from tests.exactly_once.opened import client_of, new_id, soon, writer

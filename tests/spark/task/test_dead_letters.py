@@ -20,7 +20,7 @@ from spark_kafka_sink.errors import BrokerError, KafkaSinkError, RecordError, Se
 from spark_kafka_sink.options.producer_options import ProducerConfig, producer_config
 from spark_kafka_sink.producer.base.bad_rows import BadRows
 from spark_kafka_sink.records.columns import NO_TIMESTAMP, RecordColumns
-from spark_kafka_sink.records.sizes import size_upper_bounds
+from spark_kafka_sink.records.encoder import size_upper_bounds
 from spark_kafka_sink.spark.task.dead_letters import (
     MAX_MESSAGE_CHARS,
     Letter,

@@ -17,9 +17,8 @@ import spark_kafka_sink as sks
 from spark_kafka_sink.broker import BrokerConfig, ClientMetricsManager, EmbeddedBroker, PushedMetrics
 from spark_kafka_sink.errors import BatchAbortedError, DeliveryError, RecordError, RecordTooLargeError, UsageError
 from spark_kafka_sink.exactly_once import micro_batch
-from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, TaskTransaction
+from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, TaskTransaction, TransactionalIds
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
-from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
 from spark_kafka_sink.options.sink_options import SinkOptions, sink_options
 from spark_kafka_sink.producer.scopes.send_scope import SendScope
 from spark_kafka_sink.producer.transactions import transaction_manager

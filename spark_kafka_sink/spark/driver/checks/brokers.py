@@ -11,12 +11,13 @@ from typing import Any, Final
 from spark_kafka_sink.client.api_versions import NodeApiVersions, api_versions_request, node_api_versions
 from spark_kafka_sink.client.cluster import Node
 from spark_kafka_sink.client.cluster_requests import ClusterRequest
-from spark_kafka_sink.client.connection_probe import NOT_REACHED, HostPort, ProbedConnection, address_text, probe_connections
+from spark_kafka_sink.client.connection_probe import NOT_REACHED, HostPort, ProbedConnection, probe_connections
 from spark_kafka_sink.client.connection_states import bootstrap_nodes
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import AuthenticationError, KafkaSinkError
+from spark_kafka_sink.network.channel import address_text
 from spark_kafka_sink.options.security_config import security_warnings
-from spark_kafka_sink.protocol.apis.api_versions import API_VERSIONS, ApiVersionsResponse
+from spark_kafka_sink.protocol.apis.metadata import API_VERSIONS, ApiVersionsResponse
 from spark_kafka_sink.security.acls import ANONYMOUS, principal_of
 from spark_kafka_sink.spark.driver.checks.context import CheckContext, SkippedError
 from spark_kafka_sink.spark.driver.checks.report import CheckLine, failed, failed_by, ok

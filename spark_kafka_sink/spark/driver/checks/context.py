@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Final
 from spark_kafka_sink.client.api_versions import NodeApiVersions
 from spark_kafka_sink.client.cluster import Node
 from spark_kafka_sink.client.cluster_client import ClusterClient
-from spark_kafka_sink.client.connection_probe import HostPort, ProbeResult, address_text
+from spark_kafka_sink.client.connection_probe import HostPort, ProbeResult
 from spark_kafka_sink.errors import AuthenticationError
+from spark_kafka_sink.network.channel import address_text
 from spark_kafka_sink.options.sink_options import SinkOptions
 from spark_kafka_sink.protocol.apis.metadata import MetadataResponseTopic
 from spark_kafka_sink.spark.driver.checks.report import CheckLine

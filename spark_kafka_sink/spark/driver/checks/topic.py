@@ -28,7 +28,6 @@ from spark_kafka_sink.options.guarantee_options import Guarantee
 from spark_kafka_sink.options.option import nearest
 from spark_kafka_sink.options.topic_creation_options import TopicCreation
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.apis.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest
 from spark_kafka_sink.protocol.apis.metadata import (
     METADATA,
     NO_AUTHORIZED_OPERATIONS,
@@ -38,6 +37,7 @@ from spark_kafka_sink.protocol.apis.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from spark_kafka_sink.protocol.apis.produce import INIT_PRODUCER_ID, InitProducerIdRequest
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from spark_kafka_sink.spark.driver.checks.context import CheckContext, SkippedError
 from spark_kafka_sink.spark.driver.checks.report import CheckLine, failed, failed_by, not_checked, not_checked_after, ok

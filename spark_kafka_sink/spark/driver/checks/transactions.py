@@ -8,8 +8,8 @@ from typing import Final
 from spark_kafka_sink.client.topics import BROKER, TOPIC, configs_of, create_topic, creation_error, metadata_error, new_topic
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import AuthorizationError, KafkaSinkError, OptionError, UnsupportedVersionError
+from spark_kafka_sink.exactly_once.micro_batch import NO_QUERY, TransactionalIds
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient, is_unlisted
-from spark_kafka_sink.exactly_once.transactional_ids import NO_QUERY, TransactionalIds
 from spark_kafka_sink.options.guarantee_options import CommitLogSettings
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
