@@ -50,8 +50,7 @@ def kafka_broker(request: pytest.FixtureRequest) -> Iterator[EmbeddedBroker]:
     Yields:
         The running broker.
     """
-    from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
-    from spark_kafka_sink.broker.server_properties import config_from
+    from spark_kafka_sink.broker import EmbeddedBroker, config_from
     from spark_kafka_sink.errors import KafkaSinkError
 
     ini = request.config.getini

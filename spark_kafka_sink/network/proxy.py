@@ -78,6 +78,22 @@ class Proxy:
         except OSError as error:
             raise OSError(f"could not resolve the host name of the proxy {self}: {error.strerror or error}") from error
 
+    def proxied(self, channel: PlainChannel, host: str, port: int) -> ProxiedChannel:
+        """Returns a channel to a broker through the proxy. It takes over a channel to one of the addresses of `resolve`.
+
+        Its handshake asks the proxy to connect to the broker. After that, it is a plain channel.
+
+        Raises:
+            OSError: `host` is not a valid host name, or it does not resolve here (socks5).
+        """
+        try:
+            target = self.target(host, port)
+        except OSError:
+            channel.close()
+            raise
+        dialogue = (_http_dialogue if self.scheme == "http" else _socks_dialogue)(self, target, (host, port))
+        return ProxiedChannel(channel, dialogue, f"{address_text(host, port)} through the proxy {self}")
+
     def target(self, host: str, port: int) -> _Target:
         """Returns the target to request from the proxy. Raises OSError for an invalid host or port, or an unresolvable host."""
         check_port(port)
@@ -182,23 +198,6 @@ def _bytes(text: str) -> bytes:
 def _refuse_url(text: str) -> NoReturn:
     # "from None": urlsplit's own errors quote the URL with its password.
     raise OptionError(f"option proxy.url: {text}", option="proxy.url") from None
-
-
-def proxied(channel: PlainChannel, proxy: Proxy, host: str, port: int) -> ProxiedChannel:
-    """Returns a channel to a broker through a proxy. It takes over a channel to one of `Proxy.resolve`'s addresses.
-
-    Its handshake asks the proxy to connect to the broker. After that, it is a plain channel.
-
-    Raises:
-        OSError: `host` is not a valid host name, or it does not resolve here (socks5).
-    """
-    try:
-        target = proxy.target(host, port)
-    except OSError:
-        channel.close()
-        raise
-    dialogue = (_http_dialogue if proxy.scheme == "http" else _socks_dialogue)(proxy, target, (host, port))
-    return ProxiedChannel(channel, dialogue, f"{address_text(host, port)} through the proxy {proxy}")
 
 
 class ProxiedChannel(PlainChannel):

@@ -52,16 +52,9 @@ class ChannelOpener:
         channel: Channel = plain
         try:
             if self._proxy is not None:
-                from spark_kafka_sink.network.proxy import proxied
-
-                channel = proxied(plain, self._proxy, host, port)
+                channel = self._proxy.proxied(plain, host, port)
             if self._tls is not None:
-                from spark_kafka_sink.network.tls_channel import TlsChannel
-                from spark_kafka_sink.network.tls_failures import FarEnd
-
-                tls = self._tls.current()
-                far = FarEnd(channel.peer, host, port, tls.shows_certificate, tls.trusted)
-                channel = TlsChannel(channel, tls.context, far)
+                channel = self._tls.encrypted(channel, host, port)
         except BaseException:
             plain.close()
             raise

@@ -16,6 +16,9 @@ from dataclasses import dataclass, fields
 from typing import Final, NoReturn
 
 from spark_kafka_sink.errors import OptionError
+from spark_kafka_sink.network.channel import Channel
+from spark_kafka_sink.network.tls_channel import TlsChannel
+from spark_kafka_sink.network.tls_failures import FarEnd
 from spark_kafka_sink.options.secret import Secret, resolve
 from spark_kafka_sink.options.security_config import SecurityConfig
 from spark_kafka_sink.security.key_stores import KeyPair, Source, chain, key_pair, private_key, trusted_certificates
@@ -266,6 +269,11 @@ class ReloadingTls:
                 logger.warning("keeping the TLS certificates that were loaded before: %s", error.message)
                 self._told = error.message
         return self._tls
+
+    def encrypted(self, channel: Channel, host: str, port: int) -> TlsChannel:
+        """Returns a channel to a broker that encrypts what goes over another one, and takes that over."""
+        tls = self.current()
+        return TlsChannel(channel, tls.context, FarEnd(channel.peer, host, port, tls.shows_certificate, tls.trusted))
 
     def _made(self, stamp: tuple[object, ...]) -> ClientTls:
         key = (self._options, stamp)

@@ -15,7 +15,7 @@ import pytest
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.errors import AuthenticationError
 from spark_kafka_sink.network.channel import PlainChannel
-from spark_kafka_sink.network.proxy import ProxiedChannel, Proxy, proxied
+from spark_kafka_sink.network.proxy import ProxiedChannel, Proxy
 from spark_kafka_sink.network.selector import PollResult, Selector
 from spark_kafka_sink.protocol.apis.metadata import API_VERSIONS, ApiVersionsRequest
 from spark_kafka_sink.protocol.messages import decode_response, encode_request
@@ -68,7 +68,7 @@ def password_of(running: Running, request: pytest.FixtureRequest) -> str:
 
 
 def opened(proxy: Proxy, host: str, port: int) -> ProxiedChannel:
-    return proxied(PlainChannel.connect(proxy.resolve(host, port)[0]), proxy, host, port)
+    return proxy.proxied(PlainChannel.connect(proxy.resolve(host, port)[0]), host, port)
 
 
 def shaken(channel: ProxiedChannel) -> ProxiedChannel:

@@ -13,7 +13,7 @@ import pytest
 
 from spark_kafka_sink.errors import AuthenticationError
 from spark_kafka_sink.network.channel import Address, PlainChannel
-from spark_kafka_sink.network.proxy import MAX_HEADER_BYTES, ProxiedChannel, Proxy, Turn, proxied
+from spark_kafka_sink.network.proxy import MAX_HEADER_BYTES, ProxiedChannel, Proxy, Turn
 from tests.every import every
 from tests.network.ends import Ends
 
@@ -46,7 +46,7 @@ class FarEnd:
         self.socket, _ = self._listener.accept()
         self.socket.settimeout(60)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        channel = proxied(plain, proxy, host, port)
+        channel = proxy.proxied(plain, host, port)
         self._channels.append(channel)
         assert select.select([], [channel], [], 5)[1]
         assert channel.finish_connect()
@@ -356,7 +356,7 @@ def test_any_bytes_end_in_an_error_or_a_wait(scheme: str) -> None:
 
 def test_a_proxy_that_says_nothing_is_waited_for_without_work(ends: Ends) -> None:
     plain = PlainChannel.connect(Address(socket.AF_INET, ends.listener.getsockname()))
-    ends.selector.register(1, proxied(plain, Proxy("http", "127.0.0.1", 1), *BROKER))
+    ends.selector.register(1, Proxy("http", "127.0.0.1", 1).proxied(plain, *BROKER))
     ends.far[1], _ = ends.listener.accept()
     ends.far[1].settimeout(60)
     ends.poll(100)
@@ -372,6 +372,6 @@ def test_a_proxy_that_is_not_there_is_named(ends: Ends) -> None:
     address = Address(socket.AF_INET, ends.listener.getsockname())
     ends.listener.close()
     proxy = Proxy("http", *address.sockaddr)
-    ends.selector.register(1, proxied(PlainChannel.connect(address), proxy, *BROKER))
+    ends.selector.register(1, proxy.proxied(PlainChannel.connect(address), *BROKER))
     expected = f"could not connect to b1.example:9092 through the proxy {proxy}: could not reach the proxy: Connection refused"
     assert ends.lost().message == expected

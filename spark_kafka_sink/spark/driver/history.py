@@ -16,6 +16,7 @@ from spark_kafka_sink.counts import counted
 from spark_kafka_sink.reports.delivery_report import Tabular
 from spark_kafka_sink.reports.report_facts import printable
 from spark_kafka_sink.spark.batch_report import BatchReport, ack_latencies_ms
+from spark_kafka_sink.spark.driver.views.history_html import history_html
 from spark_kafka_sink.spark.query_totals import QUANTILES
 
 logger = logging.getLogger(__name__)
@@ -161,8 +162,6 @@ class QueryHistory(Tabular):
         return pa.table(columns)
 
     def _repr_html_(self) -> str:
-        from spark_kafka_sink.spark.driver.views.history_html import history_html
-
         return history_html(self)
 
     def __repr__(self) -> str:

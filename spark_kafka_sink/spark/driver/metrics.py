@@ -21,12 +21,15 @@ from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.exactly_once.micro_batch import is_job
 from spark_kafka_sink.reports.delivery_report import DeliveryReport
+from spark_kafka_sink.reports.report_html import reports_html, text_html
 from spark_kafka_sink.spark.batch_report import BatchReport, warn_of_old_rows
 from spark_kafka_sink.spark.driver.active_queries import QueryNames, active_queries
 from spark_kafka_sink.spark.driver.event_queue import BatchListener, BatchListeners
 from spark_kafka_sink.spark.driver.history import History, QueryHistory
 from spark_kafka_sink.spark.driver.listener import Handler, LiveTasks, MetricsListener
 from spark_kafka_sink.spark.driver.stopped_queries import StoppedQueries
+from spark_kafka_sink.spark.driver.views.watch import is_notebook, screen_of, table_for, watch
+from spark_kafka_sink.spark.driver.views.watch_table import Reading
 from spark_kafka_sink.spark.feed import (
     ABORTED,
     COMMITTED,
@@ -299,9 +302,6 @@ class DeliveryMetrics:
         for name, seconds in (("interval_s", interval_s), ("timeout_s", timeout_s)):
             if seconds is not None and not 0 < seconds < float("inf"):
                 raise UsageError(f"watch: {name} must be a number of seconds above 0, and it is {seconds}")
-        # Not with the module: each Python process of Spark would load them, and its charts.
-        from spark_kafka_sink.spark.driver.views.watch import is_notebook, screen_of, table_for, watch
-
         notebook = is_notebook()
         table = table_for(sys.stdout, notebook=notebook)
         for query in self.totals():
@@ -336,8 +336,6 @@ class DeliveryMetrics:
 
     def _reading(self) -> Reading:
         """Returns what `watch` shows. A query whose tasks write has their rows so far in its state."""
-        from spark_kafka_sink.spark.driver.views.watch_table import Reading
-
         totals, active = self.totals(), active_queries()
         for query, state in (active or {}).items():
             self._names.learn(query, state.name)
@@ -371,8 +369,6 @@ class DeliveryMetrics:
         return "\n\n".join(f"{name}:\n{report or 'nothing reported yet'}" for name, report in counts)
 
     def _repr_html_(self) -> str:
-        from spark_kafka_sink.reports.report_html import reports_html, text_html
-
         if not self.available:
             return text_html(repr(self))
         return reports_html([("committed", self.committed), ("live", self.live)])
