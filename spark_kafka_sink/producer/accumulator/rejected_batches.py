@@ -1,4 +1,4 @@
-"""What becomes of a batch that a broker rejects: it is split (Java's ProducerBatch.split), or loses its rejected records.
+"""Splits batches that a broker rejects (Java's ProducerBatch.split), or takes their rejected records out.
 
 Rejected records can be given back with the numbers of their rows in the append. Only scopes that keep rejected records note
 these, and only for appends whose caller numbers its rows. The notes are dropped with their batch. They take 2 bytes per row if

@@ -61,9 +61,14 @@ class ArrowInput:
         for batch in self._reader:
             for first in range(0, batch.num_rows, _ROWS):
                 part = batch.slice(first, _ROWS)
-                # Only units of time lose something: Spark's are microseconds.
-                arrays = [part.column(place).cast(kind, safe=False) for place, kind in zip(places, kinds, strict=True)]
+                arrays = [_cast(part.column(place), kind) for place, kind in zip(places, kinds, strict=True)]
                 yield pa.RecordBatch.from_arrays(arrays, names)
+
+
+def _cast(array: pa.Array[Any], kind: pa.DataType) -> pa.Array[Any]:
+    if isinstance(array, pa.DictionaryArray):  # Polars' categories are string views, which Arrow does not decode by itself
+        return _cast(array.dictionary, kind).take(array.indices)
+    return array.cast(kind, safe=False)  # only units of time lose something: Spark's are microseconds
 
 
 def _kind(kind: pa.DataType) -> pa.DataType:

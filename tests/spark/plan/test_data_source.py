@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pyarrow as pa
 import pyspark
 import pytest
 from pyspark.serializers import CloudPickleSerializer
@@ -20,7 +21,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 import pyspark_kafka_sink
-from spark_kafka_sink.errors import DeadlineError, KafkaSinkError, OptionError, UsageError
+from spark_kafka_sink.errors import DeadlineError, KafkaSinkError, OptionError, SchemaError, UsageError
 from spark_kafka_sink.exactly_once.commit_log_topic import made_again
 from spark_kafka_sink.exactly_once.committer import CommitReport, Committer
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
@@ -70,8 +71,8 @@ def test_a_write_that_fails_while_spark_plans_it_is_counted() -> None:
             foreach_batch({**OPTIONS, "delivery.guarantee": "exactly-once"}, metrics)(
                 cast("Any", SimpleNamespace(sparkSession=0)), 1
             )
-        with pytest.raises(UsageError, match="cannot be published at once"):
-            publish(cast("Any", SimpleNamespace(isStreaming=True, sparkSession=0)), options=OPTIONS, metrics=metrics)
+        with pytest.raises(SchemaError, match="column value: is bigint"):
+            publish(pa.table({"value": [1]}), options=OPTIONS, metrics=metrics)
         assert metrics.writes.failed() == {"unknown": 2, "batch-jobs": 2}
     finally:
         metrics.close()
