@@ -28,6 +28,7 @@ SECTIONS: Mapping[str, Sequence[str]] = {
         "check",
         "CheckReport",
         "CheckLine",
+        "tail",
     ),
     "api-reports.md": (
         "DeliveryReport",
@@ -85,6 +86,7 @@ TITLES: Mapping[str, str] = {
 # All names that `spark_kafka_sink.broker` exports, except enumerations of Kafka's numbers.
 BROKER: Sequence[str] = (
     "EmbeddedBroker",
+    "StoredRecord",
     "EmbeddedRegistry",
     "FaultInjection",
     "Where",

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from spark_kafka_sink.spark.driver.partition_writer import partition_writer
     from spark_kafka_sink.spark.driver.publish import PublishReport, TaskReport, publish
     from spark_kafka_sink.spark.driver.register import register
+    from spark_kafka_sink.verify.tail import tail
 
 __all__ = [
     "AvroSerializer",
@@ -103,6 +104,7 @@ __all__ = [
     "publish",
     "register",
     "serve_prometheus",
+    "tail",
     "trace_writes",
 ]
 
@@ -137,6 +139,7 @@ _NAMES = {
     "spark.driver.partition_writer": "partition_writer",
     "spark.driver.publish": "PublishReport TaskReport publish",
     "spark.driver.register": "register",
+    "verify.tail": "tail",
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from spark_kafka_sink.broker.broker_config import BrokerConfig
     from spark_kafka_sink.broker.certificates import CertificateAuthority, KeyAndCertificate
     from spark_kafka_sink.broker.client_metrics import ClientMetricsManager, PushedMetrics
-    from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
+    from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker, StoredRecord
     from spark_kafka_sink.broker.faults.fault import Fault
     from spark_kafka_sink.broker.faults.fault_injection import FaultInjection, Where
     from spark_kafka_sink.broker.registry.embedded_registry import EmbeddedRegistry
@@ -40,6 +40,7 @@ __all__ = [
     "Permission",
     "PushedMetrics",
     "ResourceType",
+    "StoredRecord",
     "Where",
     "config_from",
 ]
@@ -58,6 +59,7 @@ _HOME = {
     "ApiKey": "protocol.api",
     "BrokerConfig": "broker.broker_config",
     "EmbeddedBroker": "broker.embedded_broker",
+    "StoredRecord": "broker.embedded_broker",
     "EmbeddedRegistry": "broker.registry.embedded_registry",
     "ErrorCode": "protocol.error_codes",
     "Fault": "broker.faults.fault",

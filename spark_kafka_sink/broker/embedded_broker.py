@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import Literal, Self
+from typing import Literal, NamedTuple, Self
 
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.broker_server import BrokerServer, client_settings, librdkafka_settings
@@ -16,10 +16,33 @@ from spark_kafka_sink.broker.certificates import CertificateAuthority
 from spark_kafka_sink.broker.cluster.cluster import Cluster, CoordinatorType
 from spark_kafka_sink.broker.cluster.metadata_image import INTERNAL_TOPICS, NO_LEADER, address_text, partition_for
 from spark_kafka_sink.broker.faults.fault_injection import FaultInjection, RunningBroker
+from spark_kafka_sink.broker.log.log_types import IsolationLevel
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import OptionError, UsageError
+from spark_kafka_sink.records.small_batches import committed
 
 _DEFAULTS = BrokerConfig()
+_READ_BYTES = 8 * 1024 * 1024
+
+
+class StoredRecord(NamedTuple):
+    """A record of a topic.
+
+    Attributes:
+        partition: The partition that has it.
+        offset: Its offset there.
+        timestamp: In ms since the epoch.
+        key: None without one.
+        value: None for a tombstone.
+        headers: Pairs of a name and a value.
+    """
+
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
 
 
 class EmbeddedBroker:
@@ -249,6 +272,31 @@ class EmbeddedBroker:
             ApiException: the topic cannot be created. It has the error code that a client would receive.
         """
         return self.cluster.create_topic(name, partitions, replication_factor, configs=configs).name
+
+    def records(self, topic: str) -> list[StoredRecord]:
+        """Returns all records of a topic by partition and offset, as a consumer with isolation.level=read_committed gets them.
+
+        Raises:
+            UsageError: there is no such topic, or the broker is not started.
+        """
+        logs, state = self._started().logs, self.cluster.image.topics.get(topic)
+        if state is None:
+            raise UsageError(f"there is no topic {topic}; the topics are {', '.join(self.cluster.image.topics) or 'none'}")
+        found = []
+        for partition in range(len(state.partitions)):
+            log = logs.get(topic, partition)
+            assert log is not None  # each partition of a topic has one
+            position = log.log_start_offset
+            while position < log.last_stable_offset:
+                read = log.read(position, _READ_BYTES, IsolationLevel.READ_COMMITTED)
+                aborted = [(each.first_offset, each.producer_id) for each in read.aborted_transactions or ()]
+                for record, after in committed(b"".join(read.records), aborted, position):
+                    position = after
+                    if record is not None:
+                        found.append(
+                            StoredRecord(partition, record.offset, record.timestamp, record.key, record.value, record.headers)
+                        )
+        return found
 
     # Failures
 

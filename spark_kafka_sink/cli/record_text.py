@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
@@ -18,10 +16,10 @@ from spark_kafka_sink.installation import check_extra
 from spark_kafka_sink.options.registry_options import URL, registry_config
 from spark_kafka_sink.records.record_reader import Record
 from spark_kafka_sink.registry.registry_client import RegistryClient
-from spark_kafka_sink.verify.decoding import SchemaDecoder
-from spark_kafka_sink.verify.json_values import JsonNumber
+from spark_kafka_sink.verify.decoding import SchemaDecoder, named_schema
+from spark_kafka_sink.verify.json_values import as_json, plain
 from spark_kafka_sink.verify.record_errors import UndecodableError, described
-from spark_kafka_sink.verify.schema_ids import NoSchemaIdError, SchemaKey, found_schema, id_bytes, schema_key
+from spark_kafka_sink.verify.schema_ids import found_schema
 
 _CUT_AT: Final = 200
 _ID_BYTES: Final = 5
@@ -68,7 +66,7 @@ class RecordText:
         return "  ".join(parts)
 
     def _part(self, part: str, data: bytes | None, record: Record) -> str:
-        schema = _named_schema(part, data, record)
+        schema = named_schema(part, data, record.headers)
         if schema is None or data is None:
             return readable(data, whole=self._whole)
         if part not in self._decoders:
@@ -94,7 +92,7 @@ class RecordText:
         decoded: dict[str, str] = {}
         for part, data in (("key", record.key), ("value", record.value)):
             found[part] = _json_bytes(data)
-            schema = _named_schema(part, data, record)
+            schema = named_schema(part, data, record.headers)
             if schema is None or data is None:
                 continue
             found[f"{part}_schema"] = schema
@@ -107,19 +105,6 @@ class RecordText:
         found["headers"] = [[name, _json_bytes(value)] for name, value in record.headers]
         texts = {name: decoded.get(name) or as_json(value, ascii_only=True) for name, value in found.items()}
         return f"{{{', '.join(f'{as_json(name)}: {text}' for name, text in texts.items())}}}"
-
-
-def _named_schema(part: str, data: bytes | None, record: Record) -> SchemaKey | None:
-    """Returns the schema's id or guid if the bytes look like Confluent's format, whose ids begin at 1."""
-    if data is None:
-        return None
-    try:
-        named = id_bytes(part, data, record.headers)
-        key = schema_key(named)
-    except NoSchemaIdError:
-        return None
-    # Without a header, bytes that only look like a guid are common.
-    return key if key and (isinstance(key, int) or named is not data) else None
 
 
 def readable(data: bytes | None, *, whole: bool = False) -> str:
@@ -167,56 +152,3 @@ def _json_bytes(data: bytes | None) -> object:
         return None if data is None else data.decode()
     except UnicodeDecodeError:
         return {"hex": (data or b"").hex()}
-
-
-# Decoded values as JSON
-
-
-def plain(value: Any) -> Any:
-    """Returns a decoded value as objects, lists and scalars of JSON.
-
-    Times are texts in ISO 8601, decimals and UUIDs are texts, and so are NaN and infinity. Bytes are text if they are UTF-8, else
-    hexadecimal. Numbers of JSON keep their digits.
-
-    Raises:
-        ValueError: a message of Protobuf has no JSON, such as a Timestamp after the year 9999.
-    """
-    if value is None or isinstance(value, bool | int | str | JsonNumber):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    if isinstance(value, Mapping):
-        return {str(name): plain(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(one) for one in value]
-    if hasattr(value, "DESCRIPTOR"):
-        from google.protobuf.json_format import Error, MessageToDict
-
-        try:
-            return plain(MessageToDict(value, preserving_proto_field_name=True))
-        except Error as error:
-            raise ValueError(str(error)) from None
-    if isinstance(value, bytes):
-        try:
-            return value.decode()
-        except UnicodeDecodeError:
-            return f"0x{value.hex()}"
-    if isinstance(value, datetime.datetime | datetime.date | datetime.time):
-        return value.isoformat()
-    return str(value)
-
-
-def as_json(value: Any, *, ascii_only: bool = False) -> str:
-    """Returns a value of `plain` as JSON. Python's encoder would make floats or texts of numbers with more digits."""
-    if isinstance(value, JsonNumber):
-        return str(value)
-    if isinstance(value, dict):
-        fields = (f"{_scalar_text(name, ascii_only)}: {as_json(one, ascii_only=ascii_only)}" for name, one in value.items())
-        return f"{{{', '.join(fields)}}}"
-    if isinstance(value, list):
-        return f"[{', '.join(as_json(one, ascii_only=ascii_only) for one in value)}]"
-    return _scalar_text(value, ascii_only)
-
-
-def _scalar_text(value: Any, ascii_only: bool) -> str:
-    return json.dumps(value, ensure_ascii=ascii_only, allow_nan=False)

@@ -14,14 +14,15 @@ from spark_kafka_sink.cli.client_settings import cluster_client
 from spark_kafka_sink.cli.shared_options import TopicsOptions, pairs
 from spark_kafka_sink.cli.transactions.result import text_table
 from spark_kafka_sink.client.cluster_client import ClusterClient
-from spark_kafka_sink.client.cluster_requests import ClusterRequest, only_one
 from spark_kafka_sink.client.topics import (
     BROKER_DEFAULT,
     TOPIC,
+    Offsets,
     configs_of,
     creation_error,
     metadata_error,
     new_topic,
+    offsets_of,
     topics_metadata,
     wait_for_leaders,
 )
@@ -29,15 +30,6 @@ from spark_kafka_sink.client.topics import create_topic as ask_to_create
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import AuthorizationError, BrokerError, UnsupportedVersionError
 from spark_kafka_sink.protocol.apis.metadata import MetadataResponsePartition, MetadataResponseTopic
-from spark_kafka_sink.protocol.apis.partition_offsets import (
-    EARLIEST_TIMESTAMP,
-    LATEST_TIMESTAMP,
-    LIST_OFFSETS,
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopic,
-)
 from spark_kafka_sink.protocol.apis.topics import CreatableTopicResult
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 
@@ -145,32 +137,6 @@ def describe_topics(options: TopicsOptions, names: Sequence[str]) -> None:
 def _configs(client: ClusterClient, name: str, deadline: float) -> dict[str, str | None]:
     found = configs_of(client, TOPIC, name, deadline)
     return {config: one.value for config, one in sorted(found.items()) if one.config_source == _SET_ON_TOPIC}
-
-
-Offsets = Mapping[int, tuple[int, int]]
-
-
-def offsets_of(client: ClusterClient, topic: MetadataResponseTopic, deadline: float, isolation_level: int = 0) -> Offsets:
-    """Returns the first offset and the next offset by partition, without partitions that do not answer."""
-    ends = (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP)
-    by_leader: dict[int, list[int]] = {}
-    for each in topic.partitions:
-        if each.leader_id >= 0:
-            by_leader.setdefault(each.leader_id, []).append(each.partition_index)
-    asked = [(leader, stamp) for leader in by_leader for stamp in ends]
-    requests = []
-    for leader, stamp in asked:
-        partitions = [ListOffsetsPartition(partition_index=number, timestamp=stamp) for number in by_leader[leader]]
-        part = ListOffsetsTopic(name=topic.name or "", partitions=partitions)
-        request = ListOffsetsRequest(replica_id=-1, isolation_level=isolation_level, topics=[part])
-        requests.append(ClusterRequest(leader, LIST_OFFSETS, request))
-    found: dict[int, dict[int, int]] = {}
-    for (_, stamp), answer in zip(asked, client.try_many(requests, deadline), strict=True):
-        if isinstance(answer, ListOffsetsResponse):
-            for said in only_one(answer.topics, LIST_OFFSETS.key, "topic").partitions:
-                if not said.error_code:
-                    found.setdefault(said.partition_index, {})[stamp] = said.offset
-    return {number: (each[ends[0]], each[ends[1]]) for number, each in found.items() if len(each) == len(ends)}
 
 
 def _as_json(topic: MetadataResponseTopic, offsets: Offsets, configs: Mapping[str, str | None] | None) -> dict[str, object]:

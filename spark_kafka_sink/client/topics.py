@@ -9,7 +9,7 @@ from typing import Final
 
 from spark_kafka_sink.client.backoff import ExponentialBackoff, ResponseWaiter
 from spark_kafka_sink.client.cluster_client import ClusterClient
-from spark_kafka_sink.client.cluster_requests import only_one
+from spark_kafka_sink.client.cluster_requests import ClusterRequest, only_one
 from spark_kafka_sink.errors import BrokerError, UnsupportedVersionError
 from spark_kafka_sink.peer_text import quoted
 from spark_kafka_sink.protocol.api import MEGABYTE, ApiKey
@@ -26,6 +26,15 @@ from spark_kafka_sink.protocol.apis.metadata import (
     MetadataRequestTopic,
     MetadataResponse,
     MetadataResponseTopic,
+)
+from spark_kafka_sink.protocol.apis.partition_offsets import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    LIST_OFFSETS,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
 )
 from spark_kafka_sink.protocol.apis.topics import (
     CREATE_TOPICS,
@@ -272,3 +281,31 @@ def time_limits_text(limits: Mapping[str, int]) -> str:
         ms = limits[RETENTION]
         deletes = f"delete rows soon whose timestamp is older than {RETENTION}={ms:,} ({ms / 86_400_000:,.3g} days)"
     return f"brokers {' and '.join(filter(None, (deletes, rejects)))}"
+
+
+# Offsets
+
+Offsets = Mapping[int, tuple[int, int]]
+
+
+def offsets_of(client: ClusterClient, topic: MetadataResponseTopic, deadline: float, isolation_level: int = 0) -> Offsets:
+    """Returns the first offset and the next offset by partition, without partitions that do not answer."""
+    ends = (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP)
+    by_leader: dict[int, list[int]] = {}
+    for each in topic.partitions:
+        if each.leader_id >= 0:
+            by_leader.setdefault(each.leader_id, []).append(each.partition_index)
+    asked = [(leader, stamp) for leader in by_leader for stamp in ends]
+    requests = []
+    for leader, stamp in asked:
+        partitions = [ListOffsetsPartition(partition_index=number, timestamp=stamp) for number in by_leader[leader]]
+        part = ListOffsetsTopic(name=topic.name or "", partitions=partitions)
+        request = ListOffsetsRequest(replica_id=-1, isolation_level=isolation_level, topics=[part])
+        requests.append(ClusterRequest(leader, LIST_OFFSETS, request))
+    found: dict[int, dict[int, int]] = {}
+    for (_, stamp), answer in zip(asked, client.try_many(requests, deadline), strict=True):
+        if isinstance(answer, ListOffsetsResponse):
+            for said in only_one(answer.topics, LIST_OFFSETS.key, "topic").partitions:
+                if not said.error_code:
+                    found.setdefault(said.partition_index, {})[stamp] = said.offset
+    return {number: (each[ends[0]], each[ends[1]]) for number, each in found.items() if len(each) == len(ends)}

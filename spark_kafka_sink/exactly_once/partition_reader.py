@@ -33,7 +33,7 @@ from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from spark_kafka_sink.protocol.fields import ZERO_UUID
 from spark_kafka_sink.records.compression import Buffer
 from spark_kafka_sink.records.record_reader import Record
-from spark_kafka_sink.records.small_batches import FetchedBatch, decode_batches
+from spark_kafka_sink.records.small_batches import ABORT, COMMIT, FetchedBatch, committed, decode_batches
 from spark_kafka_sink.security.acls import COMMIT_LOG
 
 _READ_UNCOMMITTED: Final = 0
@@ -294,31 +294,11 @@ class LogReader(PartitionReader):
 
 # The committed records in the response to a Fetch with read_committed. Java's CompletedFetch. Pure.
 
-# Version 0, then the type (ControlRecordType).
-ABORT: Final = b"\x00\x00\x00\x00"
-COMMIT: Final = b"\x00\x00\x00\x01"
-
 
 def committed_records(said: PartitionData, position: int) -> Iterator[tuple[Record | None, int]]:
-    """Yields each record at or after `position` with the next offset, and None with the next offset at the end of each batch.
-
-    Raises ProtocolError if the data is invalid.
-    """
-    aborted = sorted(said.aborted_transactions or (), key=lambda each: each.first_offset)
-    producers = set[int]()  # whose records are being dropped
-    for batch in decode_batches(data_of(said), cut_off=True):
-        while aborted and aborted[0].first_offset <= batch.last_offset:
-            producers.add(aborted.pop(0).producer_id)
-        if batch.is_control:
-            marker = next(batch.each_record(), None)  # None where compaction has removed it
-            if marker is not None and marker.key == ABORT:
-                producers.discard(batch.producer_id)
-        elif not (batch.is_transactional and batch.producer_id in producers):
-            for record in batch.each_record():
-                if record.offset >= position:
-                    yield record, record.offset + 1
-        # Compaction removes records, even the last one, but a batch's end stays.
-        yield None, max(position, batch.last_offset + 1)
+    """Yields each record of a response with the next offset, as `small_batches.committed` does."""
+    aborted = [(each.first_offset, each.producer_id) for each in said.aborted_transactions or ()]
+    return committed(data_of(said), aborted, position)
 
 
 # Markers of transactions whose coordinators no longer know how they ended

@@ -6,8 +6,9 @@ Producers use encoder.py. Any input bytes are safe.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from crc32c import crc32c
 
@@ -174,6 +175,33 @@ def decode_batches(data: Buffer, *, cut_off: bool = False) -> Iterator[FetchedBa
             raise ProtocolError(f"a batch at byte {position} is {counted(size, 'byte')} long, but only {left} left")
         yield _decode(view[position : position + size], position)
         position += size
+
+
+# The key of a marker: version 0, then the type (ControlRecordType).
+ABORT: Final = b"\x00\x00\x00\x00"
+COMMIT: Final = b"\x00\x00\x00\x01"
+
+
+def committed(data: Buffer, aborted: Iterable[tuple[int, int]], position: int) -> Iterator[tuple[Record | None, int]]:
+    """Yields each record at or after `position` with the next offset, and None with the next offset at the end of each batch.
+
+    aborted: the first offset and the producer id of each aborted transaction. Raises ProtocolError if the data is invalid.
+    """
+    begun = sorted(aborted)
+    producers = set[int]()  # whose records are being dropped
+    for batch in decode_batches(data, cut_off=True):
+        while begun and begun[0][0] <= batch.last_offset:
+            producers.add(begun.pop(0)[1])
+        if batch.is_control:
+            marker = next(batch.each_record(), None)  # None where compaction has removed it
+            if marker is not None and marker.key == ABORT:
+                producers.discard(batch.producer_id)
+        elif not (batch.is_transactional and batch.producer_id in producers):
+            for record in batch.each_record():
+                if record.offset >= position:
+                    yield record, record.offset + 1
+        # Compaction removes records, even the last one, but a batch's end stays.
+        yield None, max(position, batch.last_offset + 1)
 
 
 def _whole_size(rest: memoryview) -> int:

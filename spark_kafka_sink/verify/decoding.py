@@ -331,3 +331,16 @@ def plain_decoder(name: str) -> Decode:
         return json_value(data)
 
     return text if name == "json" else number
+
+
+def named_schema(part: str, data: bytes | None, headers: Headers) -> SchemaKey | None:
+    """Returns the schema's id or guid if the bytes look like Confluent's format, whose ids begin at 1."""
+    if data is None:
+        return None
+    try:
+        named = id_bytes(part, data, headers)
+        key = schema_key(named)
+    except NoSchemaIdError:
+        return None
+    # Without a header, bytes that only look like a guid are common.
+    return key if key and (isinstance(key, int) or named is not data) else None

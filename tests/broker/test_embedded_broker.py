@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+import spark_kafka_sink as sks
 from spark_kafka_sink import broker as public
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.broker_services import LOCK_FILE
@@ -204,3 +205,21 @@ def test_a_broker_that_there_is_not_is_said(three: EmbeddedBroker) -> None:
 def test_what_is_exported_is_there(name: str) -> None:
     assert name in dir(public)
     assert getattr(public, name).__name__ == name
+
+
+def test_its_records_are_what_a_reader_of_committed_ones_gets() -> None:
+    with EmbeddedBroker() as broker:
+        broker.create_topic("t", 2)
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "t"})
+        producer.init_transactions(30)
+        for value, end in (("a", producer.abort_transaction), ("b", producer.commit_transaction)):
+            producer.begin_transaction()
+            producer.produce("t", value, key="k", partition=1, timestamp=5, headers={"h": b"1"})
+            producer.flush(30)
+            end(30)
+        with sks.Producer({"bootstrap.servers": broker.bootstrap_servers, "compression.type": "lz4"}) as other:
+            other.send("t", None, partition=0, timestamp=6)
+        assert broker.records("t") == [(0, 0, 6, None, None, ()), (1, 2, 5, b"k", b"b", (("h", b"1"),))]
+        assert broker.records("t")[1].value == b"b"
+        with pytest.raises(UsageError, match="there is no topic u; the topics are "):
+            broker.records("u")

@@ -15,13 +15,13 @@ from google.protobuf import struct_pb2, timestamp_pb2
 
 from spark_kafka_sink.broker import EmbeddedBroker
 from spark_kafka_sink.cli.main import main
-from spark_kafka_sink.cli.record_text import RecordText, as_json, plain
+from spark_kafka_sink.cli.record_text import RecordText
 from spark_kafka_sink.options.registry_options import registry_config
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.records.record_reader import Record
 from spark_kafka_sink.registry.registry_client import RegistryClient, SchemaText
 from spark_kafka_sink.verify.decoding import SchemaDecoder
-from spark_kafka_sink.verify.json_values import json_value
+from spark_kafka_sink.verify.json_values import as_json, json_value, plain
 from spark_kafka_sink.verify.schema_ids import TopicSchema
 from tests.registry.stand_in import StandIn
 

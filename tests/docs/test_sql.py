@@ -34,7 +34,6 @@ EXPRESSIONS: dict[str, list[tuple[str, Any]]] = {
     "cast(id as string)": [("7L AS id", "7")],
     "cast(value as string)": [("7L AS value", "7")],
     "cast(count as string)": [("7L AS count", "7")],
-    "cast(n as boolean)": [("1 AS n", True), ("0 AS n", False)],
     "cast(t as timestamp_ntz)": [("timestamp_ntz '2026-07-01 10:00:00' AS t", datetime.datetime(2026, 7, 1, 10))],
     "string(id)": [("7L AS id", "7")],
     "to_json(struct(id))": [("7L AS id, 'not this' AS other", '{"id":7}')],

@@ -19,13 +19,13 @@ from google.protobuf.message_factory import GetMessageClass
 from pyspark.sql import types as t
 
 from spark_kafka_sink.broker import EmbeddedRegistry
-from spark_kafka_sink.cli.record_text import as_json, plain
 from spark_kafka_sink.errors import InstallationError
 from spark_kafka_sink.options.registry_options import registry_config
 from spark_kafka_sink.registry.registry_client import RegisteredSchema, RegistryClient, SchemaReference, SchemaText
 from spark_kafka_sink.verify.canonical import ELEMENT, EMPTY, ITEM, MILLISECONDS, UUID, defaults, limits
 from spark_kafka_sink.verify.conversion import converter
 from spark_kafka_sink.verify.decoding import SchemaDecoder, plain_decoder
+from spark_kafka_sink.verify.json_values import as_json, plain
 from spark_kafka_sink.verify.record_errors import MisfitError, UndecodableError
 from spark_kafka_sink.verify.schema_ids import MAX_SCHEMAS, SchemaKey, TopicSchema, compiled, found_schema, last_file
 from tests.registry.stand_in import StandIn

@@ -1,0 +1,106 @@
+"""`tail`: the newest records of a topic as a table."""
+
+from __future__ import annotations
+
+import datetime
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Producer as ConfluentProducer
+
+import spark_kafka_sink as sks
+from spark_kafka_sink.broker import EmbeddedBroker
+from spark_kafka_sink.errors import BrokerError, OptionError, UsageError
+from tests.kafka.fixtures import NewTopic
+from tests.kafka.kafka import Kafka
+from tests.registry.stand_in import StandIn
+from tests.waiting import until
+
+MOMENT_MS = 1_700_000_000_000
+
+
+def sent(kafka: Kafka, topic: str, count: int) -> None:
+    with sks.Producer({"bootstrap.servers": kafka.bootstrap_servers}) as producer:
+        for number in range(count):
+            producer.send(
+                topic, b"v%d" % number, key=b"k", partition=number % 2, timestamp=MOMENT_MS + number, headers=[("h", b"\xff")]
+            )
+
+
+def test_it_has_the_newest_records_of_all_partitions_oldest_first(kafka: Kafka, new_topic: NewTopic) -> None:
+    topic = new_topic(2)
+    sent(kafka, topic, 50)
+    found = sks.tail(topic, 3, bootstrap_servers=kafka.bootstrap_servers)
+    assert found.to_pylist() == [
+        {
+            "topic": topic,
+            "partition": number % 2,
+            "offset": number // 2,
+            "timestamp": datetime.datetime.fromtimestamp((MOMENT_MS + number) / 1000, datetime.UTC),
+            "key": b"k",
+            "value": b"v%d" % number,
+            "headers": [{"key": "h", "value": b"\xff"}],
+        }
+        for number in (47, 48, 49)
+    ]
+    assert found.schema.types == [
+        *(pa.string(), pa.int32(), pa.int64(), pa.timestamp("ms", "UTC"), pa.binary(), pa.binary()),
+        pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
+    ]
+    of_one = sks.tail(topic, 2, options={"kafka.bootstrap.servers": kafka.bootstrap_servers}, partition=0)
+    assert of_one["offset"].to_pylist() == [23, 24]
+
+
+def test_a_topic_without_records_has_a_table_without_rows(kafka: Kafka, new_topic: NewTopic) -> None:
+    assert sks.tail(new_topic(), bootstrap_servers=kafka.bootstrap_servers).num_rows == 0
+
+
+@pytest.mark.parametrize(("uncommitted", "wanted"), [(False, [b"committed"]), (True, [b"aborted", b"committed"])])
+def test_what_is_not_committed_is_left_out_unless_it_is_asked_for(
+    kafka: Kafka, new_topic: NewTopic, uncommitted: bool, wanted: list[bytes]
+) -> None:
+    topic = new_topic()
+    producer = ConfluentProducer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": topic})
+    producer.init_transactions(30)
+    for value, end in ((b"aborted", producer.abort_transaction), (b"committed", producer.commit_transaction)):
+        producer.begin_transaction()
+        producer.produce(topic, value)
+        producer.flush(30)
+        end(30)
+
+    def values() -> list[object]:
+        found = sks.tail(topic, bootstrap_servers=kafka.bootstrap_servers, uncommitted=uncommitted)
+        return list(found["value"].to_pylist())
+
+    until(values, lambda found: found == wanted, f"{wanted}")  # EndTxn answers before its markers are there
+
+
+def test_a_registry_decodes_what_names_a_schema_and_the_rest_is_text(stand_in: StandIn) -> None:
+    with EmbeddedBroker() as broker:
+        broker.create_topic("t")
+        servers = {"bootstrap.servers": broker.bootstrap_servers}
+        schema = '{"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}'
+        value = sks.AvroSerializer({"schema.registry.url": stand_in.url, "schema": schema})
+        with sks.Producer(servers | {"value.serializer": value}) as producer:
+            producer.send("t", {"a": 5}, key=b"k")
+        with sks.Producer(servers) as producer:
+            producer.send("t", b"\0\0\0\0\x09?", key=b"\xff")
+            producer.send("t", None)
+        options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "schema.registry.url": stand_in.url}
+        found = sks.tail("t", options=options)
+    assert found["key"].to_pylist() == ["k", "0xff", None]
+    first, unknown, missing = found["value"].to_pylist()
+    assert (first, missing) == ('{"a": 5}', None)
+    assert unknown.startswith("\0\0\0\0\t? (cannot be decoded: ")
+
+
+def test_wrong_arguments_and_topics_are_said(kafka: Kafka, new_topic: NewTopic) -> None:
+    topic = new_topic(2)
+    with pytest.raises(UsageError, match="n must be 1 to 10,000, and it is 0"):
+        sks.tail(topic, 0, bootstrap_servers=kafka.bootstrap_servers)
+    with pytest.raises(OptionError, match=r"kafka\.bootstrap\.servers is required"):
+        sks.tail(topic)
+    with pytest.raises(BrokerError, match="has no partition 2"):
+        sks.tail(topic, bootstrap_servers=kafka.bootstrap_servers, partition=2)
+    with pytest.raises(BrokerError, match="no-such-topic"):
+        sks.tail("no-such-topic", bootstrap_servers=kafka.bootstrap_servers)
