@@ -55,9 +55,9 @@ def tail(
         uncommitted: Whether to show records of open and aborted transactions, too.
 
     Returns:
-        The table has the columns of Spark's Kafka source, `topic` (string), `partition` (int32), `offset` (int64), `timestamp` (in
-        ms, UTC), `key` and `value` (binary) and `headers` (a list of structs of `key` and `value`). If the options name a registry,
-        `key` and `value` are strings, JSON if the registry has their schema, else the text, or `0x` and hexadecimal digits.
+        The table has the columns of Spark's Kafka source. `topic` is a string, `partition` int32, `offset` int64, and `timestamp`
+        in ms, UTC. `key` and `value` are binary, and `headers` is a list of structs of `key` and `value`. If the options name a
+        registry, `key` and `value` are strings, JSON if it has their schema, else the text, or `0x` and hexadecimal digits.
 
     Raises:
         KafkaSinkError: An option is wrong, or the topic or the registry cannot be read.
