@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
@@ -16,10 +17,9 @@ FINDS_SOURCES_ITSELF = hasattr(pyspark_kafka_sink, "DefaultSource")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if FINDS_SOURCES_ITSELF:
-        return
-    # PySpark 4.0 leaves the socket of each collect() to the garbage collector. Ours are watched on the other versions.
-    config.addinivalue_line("filterwarnings", "ignore:unclosed <socket:ResourceWarning")
+    # These leave the socket of each collect() to the garbage collector. Ours are watched on the other versions.
+    if pyspark.__version__.startswith(("4.0", "4.1")):
+        config.addinivalue_line("filterwarnings", "ignore:unclosed <socket:ResourceWarning")
 
 
 @pytest.fixture(scope="session")
