@@ -23,6 +23,7 @@ from spark_kafka_sink.records.small_batches import committed
 
 _DEFAULTS = BrokerConfig()
 _READ_BYTES = 8 * 1024 * 1024
+_MOST_BYTES = 2**31 - 1
 
 
 class StoredRecord(NamedTuple):
@@ -290,7 +291,7 @@ class EmbeddedBroker:
             while position < log.last_stable_offset:
                 read = log.read(position, _READ_BYTES, IsolationLevel.READ_COMMITTED)
                 aborted = [(each.first_offset, each.producer_id) for each in read.aborted_transactions or ()]
-                for record, after in committed(b"".join(read.records), aborted, position):
+                for record, after in committed(b"".join(read.records), aborted, position, _MOST_BYTES):
                     position = after
                     if record is not None:
                         found.append(

@@ -136,7 +136,7 @@ FORMAT: Final = 4
 In format 1 a transaction has `end_txn`, the version of EndTxn that ends it; format 2 has `version`, the transaction version.
 Format 3 adds `tasks`, and format 4 `topic_ids`. The older formats are still read, because an upgraded query may find its last
 record in them. A record is written in the oldest format that has what it needs, so a query whose last batch is complete and was
-stored as a whole can go back to an older version.
+stored as a whole can go back to an older version. Every released version reads `name`, which is in records of named queries.
 """
 CHUNK_BYTES: Final = 500_000
 """Half of Kafka's default max.message.bytes."""

@@ -33,7 +33,7 @@ from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from spark_kafka_sink.protocol.fields import ZERO_UUID
 from spark_kafka_sink.records.compression import Buffer
 from spark_kafka_sink.records.record_reader import Record
-from spark_kafka_sink.records.small_batches import ABORT, COMMIT, FetchedBatch, committed, decode_batches
+from spark_kafka_sink.records.small_batches import ABORT, COMMIT, MAX_DECOMPRESSED, FetchedBatch, committed, decode_batches
 from spark_kafka_sink.security.acls import COMMIT_LOG
 
 _READ_UNCOMMITTED: Final = 0
@@ -295,10 +295,10 @@ class LogReader(PartitionReader):
 # The committed records in the response to a Fetch with read_committed. Java's CompletedFetch. Pure.
 
 
-def committed_records(said: PartitionData, position: int) -> Iterator[tuple[Record | None, int]]:
+def committed_records(said: PartitionData, position: int, limit: int = MAX_DECOMPRESSED) -> Iterator[tuple[Record | None, int]]:
     """Yields each record of a response with the next offset, as `small_batches.committed` does."""
     aborted = [(each.first_offset, each.producer_id) for each in said.aborted_transactions or ()]
-    return committed(data_of(said), aborted, position)
+    return committed(data_of(said), aborted, position, limit)
 
 
 # Markers of transactions whose coordinators no longer know how they ended

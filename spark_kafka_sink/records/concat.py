@@ -289,7 +289,6 @@ def _store_bytes(needed: int) -> int:
 
 Part = Packed | Views
 
-_WORD = 8
 _KEPT_MB = 24  # a field needs about 0.4 MB for 10,000 rows
 _MAX_WORDS = 2  # a longer constant is a view, which costs one struct per row
 

@@ -182,10 +182,13 @@ ABORT: Final = b"\x00\x00\x00\x00"
 COMMIT: Final = b"\x00\x00\x00\x01"
 
 
-def committed(data: Buffer, aborted: Iterable[tuple[int, int]], position: int) -> Iterator[tuple[Record | None, int]]:
+def committed(
+    data: Buffer, aborted: Iterable[tuple[int, int]], position: int, limit: int = MAX_DECOMPRESSED
+) -> Iterator[tuple[Record | None, int]]:
     """Yields each record at or after `position` with the next offset, and None with the next offset at the end of each batch.
 
-    aborted: the first offset and the producer id of each aborted transaction. Raises ProtocolError if the data is invalid.
+    aborted: the first offset and the producer id of each aborted transaction. limit: of a batch, in bytes. Raises ProtocolError
+    if the data is invalid.
     """
     begun = sorted(aborted)
     producers = set[int]()  # whose records are being dropped
@@ -197,7 +200,7 @@ def committed(data: Buffer, aborted: Iterable[tuple[int, int]], position: int) -
             if marker is not None and marker.key == ABORT:
                 producers.discard(batch.producer_id)
         elif not (batch.is_transactional and batch.producer_id in producers):
-            for record in batch.each_record():
+            for record in batch.each_record(limit):
                 if record.offset >= position:
                     yield record, record.offset + 1
         # Compaction removes records, even the last one, but a batch's end stays.

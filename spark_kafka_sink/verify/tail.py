@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ import pyarrow as pa
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.installation import check_extra
-from spark_kafka_sink.options.registry_options import URL, registry_config
+from spark_kafka_sink.options.registry_options import registry_config
 from spark_kafka_sink.options.schema_options import is_registry_option
 from spark_kafka_sink.options.sink_options import KAFKA_PREFIX, TOPIC, sink_options
 from spark_kafka_sink.records.record_reader import Record
@@ -28,6 +29,7 @@ logger = logging.getLogger(__name__)
 
 _MOST: Final = 10_000
 _TIMEOUT_S: Final = 30.0
+_CONTROLS: Final = re.compile(r"[\0-\x08\x0b\x0c\x0e-\x1f]")
 _FORMATS: Final = ("key.format", "value.format")
 
 
@@ -48,7 +50,7 @@ def tail(
 
     Args:
         topic: The topic.
-        n: How many records, 1 to 10,000. At most 256 MB.
+        n: How many records, 1 to 10,000. The newest n of each partition may have 256 MB together.
         bootstrap_servers: "host:port,host:port", or a sequence of "host:port".
         options: As for `format("kafka_sink")`: those that a write was given may be given here, too.
         partition: Of this partition only. None for all.
@@ -93,7 +95,7 @@ def tail(
 @contextmanager
 def _decoders(topic: str, registry: Mapping[str, object]) -> Iterator[Mapping[str, SchemaDecoder]]:
     """Yields those of keys and values; none without a registry."""
-    if URL not in registry:
+    if not registry:
         yield {}
         return
     check_extra("confluent_kafka", "tail() with a schema registry")
@@ -112,6 +114,8 @@ def _part(part: str, record: Record, decoders: Mapping[str, SchemaDecoder]) -> b
         except (UndecodableError, ValueError, RecursionError) as error:
             problem = f" (cannot be decoded: {error})"
     try:
-        return data.decode() + problem
+        text = data.decode()
     except UnicodeDecodeError:
-        return f"0x{data.hex()}{problem}"
+        text = "\0"
+    # Zeros of a number would be invisible.
+    return (f"0x{data.hex()}" if _CONTROLS.search(text) else text) + problem

@@ -146,7 +146,7 @@ class TopicReader:
             for partition, record in records:
                 if record.offset < self._ends[partition][1]:
                     found[partition].append(record)
-            if sum(len(each.key or b"") + len(each.value or b"") for kept in found.values() for each in kept) > _MOST_BYTES:
+            if sum(_size(each) for kept in found.values() for each in kept) > _MOST_BYTES:
                 raise UsageError(
                     f"topic {self._name}: the newest {count:,} records of each partition take more than {_MOST_BYTES // MEGABYTE}"
                     " MB; ask for fewer, or for one partition"
@@ -190,7 +190,7 @@ class TopicReader:
                     if said.error_code:
                         is_fine = self._is_passing(partition, said.error_code, positions, waiter) and is_fine
                         continue
-                    for record, after in committed_records(said, positions[partition]):
+                    for record, after in committed_records(said, positions[partition], _MOST_BYTES):
                         if record is not None:
                             records.append((partition, record))
                         positions[partition] = after
@@ -228,3 +228,8 @@ class TopicReader:
         if code and not error_facts(code).retriable and code != ErrorCode.OFFSET_OUT_OF_RANGE:
             text = f"topic {self._name!r}: Fetch answered {error_facts(code).name}"
             raise self._client.rights.error(text, FETCH.key, code, self._name, topic=self._name)
+
+
+def _size(record: Record) -> int:
+    headers = sum(len(name) + len(value or b"") for name, value in record.headers)
+    return len(record.key or b"") + len(record.value or b"") + headers

@@ -91,7 +91,17 @@ def test_a_registry_decodes_what_names_a_schema_and_the_rest_is_text(stand_in: S
     assert found["key"].to_pylist() == ["k", "0xff", None]
     first, unknown, missing = found["value"].to_pylist()
     assert (first, missing) == ('{"a": 5}', None)
-    assert unknown.startswith("\0\0\0\0\t? (cannot be decoded: ")
+    assert unknown.startswith("0x00000000093f (cannot be decoded: ")
+
+
+def test_a_batch_of_many_compressed_bytes_is_shown() -> None:
+    with EmbeddedBroker() as broker:
+        broker.create_topic("t", configs={"max.message.bytes": "40000000"})
+        settings = {"bootstrap.servers": broker.bootstrap_servers, "compression.type": "zstd", "max.request.size": "40000000"}
+        with sks.Producer(settings) as producer:
+            producer.send("t", bytes(30_000_000))
+        assert len(sks.tail("t", bootstrap_servers=broker.bootstrap_servers)["value"][0].as_py()) == 30_000_000
+        assert len(broker.records("t")[0].value or b"") == 30_000_000
 
 
 def test_wrong_arguments_and_topics_are_said(kafka: Kafka, new_topic: NewTopic) -> None:
@@ -102,5 +112,7 @@ def test_wrong_arguments_and_topics_are_said(kafka: Kafka, new_topic: NewTopic) 
         sks.tail(topic)
     with pytest.raises(BrokerError, match="has no partition 2"):
         sks.tail(topic, bootstrap_servers=kafka.bootstrap_servers, partition=2)
+    with pytest.raises(OptionError, match=r"schema\.registry\.url: it is not set"):
+        sks.tail(topic, options={"kafka.bootstrap.servers": "b:1", "schema.registry.basic.auth.user.info": "u:p"})
     with pytest.raises(BrokerError, match="no-such-topic"):
         sks.tail("no-such-topic", bootstrap_servers=kafka.bootstrap_servers)

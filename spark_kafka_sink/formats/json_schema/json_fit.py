@@ -35,7 +35,12 @@ from spark_kafka_sink.producer.serializers.json_serializer import json_texts, wh
 from spark_kafka_sink.records.arrow_arrays import scalar_of_bytes
 
 _REFUSED_OBJECTS: Final = (
-    *("patternProperties", "propertyNames", "dependencies", "dependentRequired", "dependentSchemas", "unevaluatedProperties"),
+    "patternProperties",
+    "propertyNames",
+    "dependencies",
+    "dependentRequired",
+    "dependentSchemas",
+    "unevaluatedProperties",
 )
 _REFUSED_ARRAYS: Final = ("prefixItems", "contains", "uniqueItems", "unevaluatedItems")
 _Path = tuple[str, ...]

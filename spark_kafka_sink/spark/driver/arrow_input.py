@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import weakref
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import from_arrow_type
 
-from spark_kafka_sink.errors import SchemaError
+from spark_kafka_sink.errors import RecordError, SchemaError, UsageError
 from spark_kafka_sink.spark.schema import SinkSchema
 
 _ROWS: Final = 10_000
@@ -24,6 +27,10 @@ class SupportsArrowStream(Protocol):
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
 
+# Which have been read from. A stream can be read once, and a second call would find only what is left of it.
+_begun: Final = weakref.WeakSet[pa.RecordBatchReader]()
+
+
 class ArrowInput:
     """A stream of Arrow batches, with the types that Spark's batches have. It can be read once, by one thread.
 
@@ -32,15 +39,31 @@ class ArrowInput:
     """
 
     def __init__(self, data: SupportsArrowStream) -> None:
-        self._reader = pa.RecordBatchReader.from_stream(data)
-        self._kinds = [_kind(field.type) for field in self._reader.schema]
+        """Raises UsageError for a reader that was read from, and SchemaError for data that is no table."""
+        if any(str(kind) == "Object" for kind in _types_of_polars(data)):
+            raise SchemaError("a column has Polars' type Object, whose values are addresses in memory; cast it, or drop it")
+        try:
+            # Through Arrow's C interface, an error or interrupt of a reader's own Python code would lose its type.
+            reader = data if isinstance(data, pa.RecordBatchReader) else pa.RecordBatchReader.from_stream(data)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            text = f"the data cannot be read as a table of Arrow: {error}; cast or drop columns of such types, or use a DataFrame"
+            raise SchemaError(text) from None
+        if reader in _begun:
+            raise UsageError("the reader was read from before, so rows are missing in it; make a new one for each publish()")
+        self._reader = reader
+        self._kinds = [
+            pa.int32() if field.name.lower() == "partition" and pa.types.is_integer(field.type) else _kind(field.type)
+            for field in reader.schema
+        ]
         self._missing: dict[int, SchemaError] = {}
-        fields = [self._field(place, field) for place, field in enumerate(self._reader.schema)]
+        fields = [self._field(place, field) for place, field in enumerate(reader.schema)]
         self.schema = t.StructType(fields)
 
     def _field(self, place: int, field: pa.Field[Any]) -> t.StructField:
         try:
             kind = from_arrow_type(self._kinds[place], prefer_timestamp_ntz=True)
+            if isinstance(kind, t.DecimalType) and kind.precision > 38:
+                raise ValueError
         except Exception:  # PySpark's own, whose text names a type and no column
             text = f"column {field.name}: is {field.type}, which Spark has no type for; cast it, such as to a string"
             self._missing[place] = SchemaError(text, column=field.name)
@@ -54,33 +77,47 @@ class ArrowInput:
                 raise self._missing[place]
 
     def batches(self, columns: SinkSchema) -> Iterator[pa.RecordBatch]:
-        """Yields the rows, with only the columns at `columns.places()`, in that order."""
+        """Yields the rows, with only the columns at `columns.places()`, in that order. Raises RecordError for a value too far."""
         places = columns.places()
-        kinds = [self._kinds[place] for place in places]
         names = [self._reader.schema.names[place] for place in places]
+        _begun.add(self._reader)
         for batch in self._reader:
             for first in range(0, batch.num_rows, _ROWS):
                 part = batch.slice(first, _ROWS)
-                arrays = [_cast(part.column(place), kind) for place, kind in zip(places, kinds, strict=True)]
-                yield pa.RecordBatch.from_arrays(arrays, names)
+                yield pa.RecordBatch.from_arrays([self._cast(part, place) for place in places], names)
+
+    def _cast(self, part: pa.RecordBatch, place: int) -> pa.Array[Any]:
+        array, field = part.column(place), self._reader.schema[place]
+        try:
+            # Of Polars' categories, which are string views, Arrow decodes only those that it has cast to strings before.
+            for kind in (_kind(field.type, decodes=False), self._kinds[place]):
+                # Spark's times are microseconds. Anything else that would be lost is an error.
+                array = array.cast(options=pc.CastOptions(kind, allow_time_truncate=True))
+        except pa.ArrowInvalid as error:
+            name = field.name
+            raise RecordError(f"column {name}: a value is out of range of {self._kinds[place]} ({error})", column=name) from None
+        return array
 
 
-def _cast(array: pa.Array[Any], kind: pa.DataType) -> pa.Array[Any]:
-    if isinstance(array, pa.DictionaryArray):  # Polars' categories are string views, which Arrow does not decode by itself
-        return _cast(array.dictionary, kind).take(array.indices)
-    return array.cast(kind, safe=False)  # only units of time lose something: Spark's are microseconds
+def _types_of_polars(data: object) -> Iterable[object]:
+    schema = getattr(data, "schema", None)
+    return schema.values() if isinstance(schema, Mapping) else ()
 
 
-def _kind(kind: pa.DataType) -> pa.DataType:
-    """Returns the type that Spark's batches have for such values, or the same if there is none."""
-    if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
-        return _kind(kind.value_type)
+def _kind(kind: pa.DataType, *, decodes: bool = True) -> pa.DataType:
+    """Returns the type that Spark's batches have for such values, or the same if there is none.
+
+    decodes: whether a dictionary becomes its values.
+    """
+    of = partial(_kind, decodes=decodes)
+    if pa.types.is_dictionary(kind):
+        return of(kind.value_type) if decodes else pa.dictionary(kind.index_type, of(kind.value_type), kind.ordered)
     if pa.types.is_struct(kind):
-        return pa.struct([pa.field(each.name, _kind(each.type), each.nullable) for each in kind])
+        return pa.struct([pa.field(each.name, of(each.type), each.nullable) for each in kind])
     if pa.types.is_map(kind):
-        return pa.map_(_kind(kind.key_type), _kind(kind.item_type))
+        return pa.map_(of(kind.key_type), of(kind.item_type))
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        return pa.list_(_kind(kind.value_type))
+        return pa.list_(of(kind.value_type))
     if pa.types.is_timestamp(kind):
         return pa.timestamp("us", kind.tz)
     if pa.types.is_duration(kind):

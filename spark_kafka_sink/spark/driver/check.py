@@ -60,10 +60,12 @@ def check(options: Mapping[str, object], df: DataFrame | None = None, *, timeout
         A report that prints as ticks and crosses. Wrong options and unreachable brokers are crosses, not exceptions.
 
     Raises:
-        UsageError: `timeout` is not a positive number.
+        UsageError: `timeout` is not a positive number, or `df` is not Spark's.
     """
     if not timeout > 0:
         raise UsageError(f"check: timeout must be a positive number of seconds, and is {timeout!r}")
+    if df is not None and not hasattr(df, "sparkSession"):
+        raise UsageError(f"check() needs a DataFrame of Spark, not a {type(df).__name__}; publish() checks Arrow data itself")
     run = _Run(options, df, timeout)
     with _quiet_client():
         return run.report()

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +28,6 @@ from spark_kafka_sink.records.arrow_arrays import array_of_bytes, array_of_numbe
 from spark_kafka_sink.records.columns import FixedHeaders, RecordColumns
 from spark_kafka_sink.spark.bad_row_limits import check_limits
 from spark_kafka_sink.spark.column_types import RECORD_COLUMNS, cast_to_use
-from spark_kafka_sink.spark.driver.metrics import DeliveryMetrics
 from spark_kafka_sink.spark.feed import Feed
 from spark_kafka_sink.spark.plan.first_contact import check_dead_letters, create_missing_topic
 from spark_kafka_sink.spark.plugin_checks import checked_options, serializers_by_column
@@ -47,6 +47,9 @@ from spark_kafka_sink.spark.task.row_values import (
     valid_part,
 )
 from spark_kafka_sink.spark.task.task import SchemaAndBatch, run_task
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.spark.driver.metrics import DeliveryMetrics
 
 # Spark's own number of rows per Arrow batch, and few enough bytes that rows and columns fit in memory side by side.
 CHUNK_ROWS = 10_000

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -184,7 +185,8 @@ def _publish(
     if not isinstance(df, DataFrame) and not hasattr(df, "__arrow_c_stream__"):
         kind = f"{type(df).__module__.partition('.')[0]}.{type(df).__name__}"
         raise UsageError(
-            f"publish() needs a DataFrame of Spark, or Arrow data, such as a DataFrame of Polars or pandas 2.2; not a {kind}"
+            f"publish() needs a DataFrame of Spark, or Arrow data, such as a DataFrame of Polars or pandas 2.2; not a {kind}."
+            " Write publish(spark.createDataFrame(...), ...), or make a table of pyarrow of it"
         )
     named = {TOPIC: topic, KAFKA_PREFIX + "bootstrap.servers": bootstrap_servers}
     given = {name: value for name, value in named.items() if value is not None}
@@ -286,7 +288,7 @@ def _publish_job(
     written = None if options.exactly_once is None else job
 
     def abort() -> bool:
-        end = abort_job(options, job, state.shares, is_commit_begun=bool(state.shares))
+        end = abort_job(options, job, state.shares, is_commit_begun=bool(state.shares), tasks_may_run=isinstance(df, DataFrame))
         state.outcome = end.text
         return end.is_over
 
@@ -428,8 +430,22 @@ def _in_spark(df: DataFrame, columns: SinkSchema) -> RunTasks:
     return run_tasks
 
 
+# Under exactly-once, calls of this process share a producer, which has one transaction at a time.
+_in_transaction: Final = threading.Lock()
+
+
 def _here(rows: ArrowInput, columns: SinkSchema) -> RunTasks:
     def run_task_here(task: ArrowTask) -> Sequence[tuple[Any, ...]]:
+        if task.batch is None:
+            return written(task)
+        if not _in_transaction.acquire(timeout=task.options.producer.transaction_timeout_ms / 1000):
+            raise UsageError("another publish() of Arrow data under exactly-once takes too long; run them one after the other")
+        try:
+            return written(task)
+        finally:
+            _in_transaction.release()
+
+    def written(task: ArrowTask) -> Sequence[tuple[Any, ...]]:
         result = next(task.run(rows.batches(columns))).drop_columns("spark_partition")
         return [(0, *(column[0].as_py() for column in result.columns))]
 

@@ -65,7 +65,12 @@ class JobEnd(NamedTuple):
 
 
 def abort_job(
-    options: SinkOptions, job: MicroBatch, shares: Sequence[TaskTransaction] = (), *, is_commit_begun: bool = True
+    options: SinkOptions,
+    job: MicroBatch,
+    shares: Sequence[TaskTransaction] = (),
+    *,
+    is_commit_begun: bool = True,
+    tasks_may_run: bool = True,
 ) -> JobEnd:
     """Aborts the transactions of a failed job, unless the commit log already has it. Logs the outcome and returns it.
 
@@ -76,6 +81,7 @@ def abort_job(
         job: The job.
         shares: Those of its tasks that are known here. Brokers list the transactions of the others.
         is_commit_begun: Whether its rows may be visible if the commit log does not say.
+        tasks_may_run: Whether Spark may have killed tasks, whose workers run on for a while.
     """
     assert options.exactly_once is not None
     own = transactions_of(shares)
@@ -86,7 +92,7 @@ def abort_job(
             return committer.abort_job(job, own)
 
     try:
-        end = _ended(abort_once, tasks_may_run=True)
+        end = _ended(abort_once, tasks_may_run=tasks_may_run)
         text = _REFUSED.get(end.refusal, _PREPARED) if isinstance(end, Refused) else _ABORTED if end else _STILL_OPEN
     except CommitLogDeletedError as deleted:
         text, error = (_LOG_DELETED if is_commit_begun else _LOG_DELETED_BEFORE), deleted

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pyspark import Accumulator, Broadcast
+from pyspark.accumulators import Accumulator
 from pyspark.cloudpickle import CloudPickler
 
 from spark_kafka_sink.errors import KafkaSinkError
@@ -155,7 +155,7 @@ class _Pickler(CloudPickler):
         if isinstance(obj, Accumulator):
             # Each task has its own, whose sum Spark fetches at the task's end. In another task's producer it would be lost.
             raise TypeError("accumulators are not shared by tasks")
-        if isinstance(obj, Broadcast):
+        if type(obj).__module__ == "pyspark.core.broadcast":  # which the package pyspark-client lacks
             # A worker has one object for each, and may not pickle it.
             return id, (id(obj),)
         return super().reducer_override(obj)  # type: ignore[no-untyped-call]

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pandas as pd
 import pyarrow as pa
@@ -16,6 +17,7 @@ import pytest
 import spark_kafka_sink as sks
 from spark_kafka_sink.broker import EmbeddedBroker
 from spark_kafka_sink.errors import RecordError, SchemaError, UsageError
+from spark_kafka_sink.spark.task.producer_cache import cache
 from tests.exactly_once.opened import new_id
 from tests.kafka.witness import Witnessed, read_topic
 from tests.spark.session import ROOT
@@ -28,6 +30,7 @@ NO_TYPE = pa.array([None], pa.month_day_nano_interval())
 def broker() -> Iterator[EmbeddedBroker]:
     with EmbeddedBroker() as made:
         yield made
+        cache.close()
 
 
 @pytest.fixture
@@ -71,6 +74,7 @@ def test_all_columns_of_a_pandas_dataframe_arrive(broker: EmbeddedBroker, topic:
         (pa.array(["x"]).dictionary_encode(), "x"),
         (pa.DictionaryArray.from_arrays([0], pa.array(["x"], pa.string_view())), "x"),  # Polars' categories
         (pa.array(["x"], pa.string_view()), "x"),
+        (pa.ListArray.from_arrays([0, 1], pa.DictionaryArray.from_arrays([0], pa.array(["x"], pa.string_view()))), ["x"]),
         (pa.array(["x"], pa.large_string()), "x"),
         (pa.array([255], pa.uint8()), 255),
         (pa.array([2**64 - 1], pa.uint64()), 2**64 - 1),
@@ -105,6 +109,43 @@ def test_what_is_wrong_is_said_as_for_spark(broker: EmbeddedBroker, topic: str) 
         published(broker, topic, [1])
 
 
+def test_a_value_that_spark_cannot_hold_is_refused(broker: EmbeddedBroker, topic: str) -> None:
+    far = pa.array([2**62], pa.timestamp("s", "UTC"))
+    with pytest.raises(RecordError, match=r"column timestamp: a value is out of range of timestamp\[us, tz=UTC\]"):
+        published(broker, topic, pa.table({"value": ["x"], "timestamp": far}))
+    with pytest.raises(SchemaError, match="column a: is decimal256"):
+        published(broker, topic, pa.table({"a": pa.array([1], pa.decimal256(40))}), value__columns="a")
+
+
+def test_a_partition_may_be_any_integer(broker: EmbeddedBroker, topic: str) -> None:
+    published(broker, topic, pa.table({"value": ["x"], "partition": [1]}))
+    assert stored(broker, topic)[0].partition == 1
+
+
+def test_a_reader_is_read_once_and_keeps_its_own_errors(broker: EmbeddedBroker, topic: str) -> None:
+    """Read again it has rows no more, and a retry after an error would lose what the first call had taken."""
+    batch = pa.record_batch({"value": ["x"]})
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield batch
+        raise KeyboardInterrupt
+
+    reader = pa.RecordBatchReader.from_batches(batch.schema, batches())
+    with pytest.raises(KeyboardInterrupt):
+        published(broker, topic, reader, delivery__guarantee="exactly-once")
+    assert stored(broker, topic) == []
+    with pytest.raises(UsageError, match="the reader was read from before"):
+        published(broker, topic, reader)
+
+
+def test_calls_side_by_side_under_exactly_once_all_deliver(broker: EmbeddedBroker, topic: str) -> None:
+    data = pa.table({"value": ["x"] * 100})
+    with ThreadPoolExecutor(4) as pool:
+        done = list(pool.map(lambda _: published(broker, topic, data, delivery__guarantee="exactly-once"), range(4)))
+    assert [report.total.records for report in done] == [100] * 4
+    assert len(stored(broker, topic)) == 400
+
+
 def test_under_exactly_once_no_row_is_visible_after_an_error(broker: EmbeddedBroker, topic: str) -> None:
     partitions = pa.array([0] * 20_000 + [9], pa.int32())
     data = pa.table({"value": ["x"] * 20_001, "partition": partitions})
@@ -114,7 +155,9 @@ def test_under_exactly_once_no_row_is_visible_after_an_error(broker: EmbeddedBro
 
 
 def test_it_needs_no_java(broker: EmbeddedBroker, topic: str) -> None:
+    # As the package pyspark-client is, which has no jars: the name is missing there.
     program = (
+        "import pyspark; del pyspark.Broadcast; "
         f"import pyarrow as pa, spark_kafka_sink as sks; print(sks.publish(pa.table({{'value': ['x']}}), topic={topic!r},"
         f" bootstrap_servers={broker.bootstrap_servers!r}).total.records)"
     )
