@@ -187,5 +187,6 @@ def _settings(broker: Broker, advertised: str, brokers: int) -> dict[str, str]:
         "transaction.state.log.min.isr": str(in_sync),
         "transaction.state.log.num.partitions": "4",
         "group.initial.rebalance.delay.ms": "0",
+        "log.retention.check.interval.ms": "86400000",  # tests send records whose times are long ago
         "log.cleaner.dedupe.buffer.size": "8388608",  # Kafka's 128 MB would be a quarter of the heap given here
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import time
 
 import pyarrow as pa
 import pytest
@@ -16,7 +17,7 @@ from tests.kafka.kafka import Kafka
 from tests.registry.stand_in import StandIn
 from tests.waiting import until
 
-MOMENT_MS = 1_700_000_000_000
+MOMENT_MS = time.time_ns() // 1_000_000 - 3_600_000
 
 
 def sent(kafka: Kafka, topic: str, count: int) -> None:
