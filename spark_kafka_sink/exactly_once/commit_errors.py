@@ -11,8 +11,8 @@ from spark_kafka_sink.errors import BatchAbortedError, CommitStoppedError, Commi
 from spark_kafka_sink.exactly_once.commit_log import COMPLETE_FOR_MS
 from spark_kafka_sink.exactly_once.commit_log_topic import HOW_TO_LOOK
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State, TaskRows
+from spark_kafka_sink.exactly_once.commit_rules import Reason, View, key
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
-from spark_kafka_sink.exactly_once.rules import Reason, View, key
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 
 # Further ones are only counted, to keep the error readable.

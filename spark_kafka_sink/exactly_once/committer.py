@@ -18,12 +18,23 @@ from spark_kafka_sink.exactly_once.commit_errors import RowVisibility, batch_abo
 from spark_kafka_sink.exactly_once.commit_log import CommitLog, old_jobs
 from spark_kafka_sink.exactly_once.commit_log_topic import CommitLogDeletedError, how_to_look, made_again
 from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction, State, TaskRows
+from spark_kafka_sink.exactly_once.commit_rules import (
+    Done,
+    GiveUp,
+    Read,
+    Step,
+    Stop,
+    View,
+    asked_for,
+    decide,
+    key,
+    prepares_first,
+)
 from spark_kafka_sink.exactly_once.execution import BestEffort, CommitCall, Execution, retry_on_claim_lost
 from spark_kafka_sink.exactly_once.log_writer import ClaimLostError
 from spark_kafka_sink.exactly_once.micro_batch import NO_QUERY, MicroBatch, TransactionalIds
 from spark_kafka_sink.exactly_once.proof import Proof
 from spark_kafka_sink.exactly_once.recovery_rules import Refusal, Refused
-from spark_kafka_sink.exactly_once.rules import Done, GiveUp, Read, Step, Stop, View, asked_for, decide, key, prepares_first
 from spark_kafka_sink.exactly_once.transaction_client import PREPARE_COMMIT, TransactionClient
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 

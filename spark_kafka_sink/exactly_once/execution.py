@@ -18,11 +18,11 @@ from spark_kafka_sink.exactly_once.commit_errors import checkpoint_deleted
 from spark_kafka_sink.exactly_once.commit_log import Claim, CommitLog
 from spark_kafka_sink.exactly_once.commit_log_topic import HOW_TO_LOOK, made_again, without_record
 from spark_kafka_sink.exactly_once.commit_record import NO_ID, CommitRecord, State
+from spark_kafka_sink.exactly_once.commit_rules import Commit, Look, Read, View, Write, asked_for, ms_to_prepare
 from spark_kafka_sink.exactly_once.failpoints import Failpoint
 from spark_kafka_sink.exactly_once.log_writer import ClaimLostError
 from spark_kafka_sink.exactly_once.micro_batch import TransactionalIds, foreign_prefix, is_job
 from spark_kafka_sink.exactly_once.proof import Outcome, Proof, TransactionDescription, proof_of
-from spark_kafka_sink.exactly_once.rules import Commit, Look, Read, View, Write, asked_for, ms_to_prepare
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 

@@ -1,6 +1,6 @@
 """Decides the fate of transactions that no commit() will end, for operators and for failed batch jobs. Pure.
 
-The steps are those of a commit (rules.py) and are carried out in the same way: after a fenced or unknown write they start over
+The steps are those of a commit (commit_rules.py), carried out in the same way: after a fenced or unknown write they start over
 with `view.begun()`. They end with Done, Refused, or with the Write of `resolve` in the log.
 """
 
@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State
-from spark_kafka_sink.exactly_once.proof import Outcome, Proof, proof_of
-from spark_kafka_sink.exactly_once.rules import (
+from spark_kafka_sink.exactly_once.commit_rules import (
     Commit,
     Done,
     Look,
@@ -25,6 +24,7 @@ from spark_kafka_sink.exactly_once.rules import (
     rewritten,
     roll_forward,
 )
+from spark_kafka_sink.exactly_once.proof import Outcome, Proof, proof_of
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 
 

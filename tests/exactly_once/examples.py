@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Final
 
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State, TaskRows
+from spark_kafka_sink.exactly_once.commit_rules import Commit, Done, Look, Step, Stop, View, decide
 from spark_kafka_sink.exactly_once.proof import TransactionDescription
 from spark_kafka_sink.exactly_once.recovery_rules import Refused
-from spark_kafka_sink.exactly_once.rules import Commit, Done, Look, Step, Stop, View, decide
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 
 TIMEOUT_MS: Final = 900_000

@@ -8,8 +8,8 @@ from spark_kafka_sink.errors import DeadlineError
 from spark_kafka_sink.exactly_once.commit_errors import RowVisibility, commit_stopped, commit_timeout
 from spark_kafka_sink.exactly_once.commit_log_topic import HOW_TO_LOOK
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, State
+from spark_kafka_sink.exactly_once.commit_rules import Reason, View
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
-from spark_kafka_sink.exactly_once.rules import Reason, View
 
 BATCH = MicroBatch("q", 7)
 

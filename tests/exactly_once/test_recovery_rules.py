@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State
+from spark_kafka_sink.exactly_once.commit_rules import Commit, Done, Look, Read, View, Write
 from spark_kafka_sink.exactly_once.proof import Outcome
 from spark_kafka_sink.exactly_once.recovery_rules import Refusal, Refused, Resolution, abort, batch_to_abort, resolve
-from spark_kafka_sink.exactly_once.rules import Commit, Done, Look, Read, View, Write
 from tests.exactly_once.examples import BATCH, BEFORE, OWN, handle, looked, prepared, read, record
 
 C, A, U = Outcome.COMMITTED, Outcome.ABORTED, Outcome.UNKNOWN

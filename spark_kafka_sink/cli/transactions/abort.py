@@ -15,11 +15,11 @@ from spark_kafka_sink.errors import KafkaSinkError
 from spark_kafka_sink.exactly_once import recovery_rules
 from spark_kafka_sink.exactly_once.commit_log_topic import HOW_TO_LOOK
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, State
+from spark_kafka_sink.exactly_once.commit_rules import Done, View
 from spark_kafka_sink.exactly_once.execution import Execution
 from spark_kafka_sink.exactly_once.micro_batch import is_job
 from spark_kafka_sink.exactly_once.proof import Proof, proof_of
 from spark_kafka_sink.exactly_once.recovery_rules import Refusal, Refused, batch_to_abort
-from spark_kafka_sink.exactly_once.rules import Done, View
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 
 logger = logging.getLogger(__name__)

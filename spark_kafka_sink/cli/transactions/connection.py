@@ -15,11 +15,11 @@ from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import OptionError, UnsupportedVersionError
 from spark_kafka_sink.exactly_once.commit_log import CommitLog, LastRecords, LoggedRecord, last_records_of, partition_of
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord
+from spark_kafka_sink.exactly_once.commit_rules import View
 from spark_kafka_sink.exactly_once.execution import CommitCall, Execution, retry_on_claim_lost
 from spark_kafka_sink.exactly_once.micro_batch import TransactionalIds, foreign_prefix
 from spark_kafka_sink.exactly_once.partition_reader import look_for_markers
 from spark_kafka_sink.exactly_once.proof import Outcome
-from spark_kafka_sink.exactly_once.rules import View
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.options.guarantee_options import CommitLogSettings
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle

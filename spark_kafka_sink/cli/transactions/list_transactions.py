@@ -26,9 +26,9 @@ from spark_kafka_sink.cli.transactions.result import (
 from spark_kafka_sink.errors import KafkaSinkError
 from spark_kafka_sink.exactly_once.commit_log import LastRecords, LoggedRecord
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, State
+from spark_kafka_sink.exactly_once.commit_rules import key
 from spark_kafka_sink.exactly_once.micro_batch import TransactionalIds, foreign_prefix, is_job
 from spark_kafka_sink.exactly_once.proof import Proof, TransactionDescription, proof_of
-from spark_kafka_sink.exactly_once.rules import key
 from spark_kafka_sink.exactly_once.transaction_client import ONGOING, PREPARE_COMMIT, is_unlisted
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 from spark_kafka_sink.reports.report_facts import printable

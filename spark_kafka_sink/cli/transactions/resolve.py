@@ -19,11 +19,11 @@ from spark_kafka_sink.errors import KafkaSinkError
 from spark_kafka_sink.exactly_once import recovery_rules
 from spark_kafka_sink.exactly_once.commit_log import COMPLETE_FOR_MS, old_jobs
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, State
+from spark_kafka_sink.exactly_once.commit_rules import View, Write
 from spark_kafka_sink.exactly_once.execution import Execution
 from spark_kafka_sink.exactly_once.micro_batch import foreign_prefix, is_job
 from spark_kafka_sink.exactly_once.proof import Outcome
 from spark_kafka_sink.exactly_once.recovery_rules import NOTHING_TO_RESOLVE, Refusal, Refused, Resolution
-from spark_kafka_sink.exactly_once.rules import View, Write
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 
 _NO_PROOFS: Final[Mapping[TransactionHandle, Outcome]] = {}

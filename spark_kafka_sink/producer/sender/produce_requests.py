@@ -22,7 +22,7 @@ from spark_kafka_sink.producer.base.produce_reactions import Action
 from spark_kafka_sink.producer.identity import Identity
 from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
 from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
-from spark_kafka_sink.producer.sender.delivery import BatchAnswer, Delivery
+from spark_kafka_sink.producer.sender.batch_responses import BatchAnswer, Delivery
 from spark_kafka_sink.producer.sender.outage_log import OutageLog, ThrottleLog
 from spark_kafka_sink.protocol.apis.produce import PRODUCE, LeaderIdAndEpoch, PartitionProduceResponse, ProduceResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts

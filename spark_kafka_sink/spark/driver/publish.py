@@ -50,9 +50,9 @@ from spark_kafka_sink.spark.messages import (
     share_to_json,
     total,
 )
-from spark_kafka_sink.spark.plan.aborts import abort_job, abort_micro_batch
 from spark_kafka_sink.spark.plan.commits import check_batch, check_job, commit_shares
 from spark_kafka_sink.spark.plan.exported_error import exported
+from spark_kafka_sink.spark.plan.failed_writes import abort_job, abort_micro_batch
 from spark_kafka_sink.spark.plan.first_contact import check_reachable, create_again
 from spark_kafka_sink.spark.plugin_checks import checked_options, looked_at
 from spark_kafka_sink.spark.python_workers import check_workers_python

@@ -104,7 +104,7 @@ class StoppedQueries:
                     self._end(each, known[each.writer])
 
     def _end(self, left: OpenTransaction, content: bytes) -> None:
-        from spark_kafka_sink.spark.plan.aborts import abort_micro_batch
+        from spark_kafka_sink.spark.plan.failed_writes import abort_micro_batch
 
         try:
             options, batch = sink_options(json.loads(content), warns_of_security=False), MicroBatch(left.query_id, left.batch)

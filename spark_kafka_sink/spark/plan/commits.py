@@ -31,9 +31,9 @@ from spark_kafka_sink.errors import (
 )
 from spark_kafka_sink.exactly_once.commit_errors import RowVisibility
 from spark_kafka_sink.exactly_once.commit_log import CommitLog
+from spark_kafka_sink.exactly_once.commit_rules import commit_timeout_ms
 from spark_kafka_sink.exactly_once.committer import CommitReport, Committer, OwnTransactions
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, TaskTransaction
-from spark_kafka_sink.exactly_once.rules import commit_timeout_ms
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.options.guarantee_options import COMMIT_LOG_START, GUARANTEE, WITHOUT_TRANSACTIONS, ExactlyOnce, query_of
 from spark_kafka_sink.options.producer_options import ProducerConfig

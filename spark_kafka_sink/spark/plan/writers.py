@@ -123,7 +123,7 @@ class KafkaSinkWriter(SameVersion, DataSourceArrowWriter):
             self._feed.tell(WriteFailed(batch.query_id, batch.number, time.time(), _ABORTED, destination=where))
 
     def _has_ended_transactions(self, messages: Messages, batch: MicroBatch) -> bool:
-        from spark_kafka_sink.spark.plan.aborts import abort_job, abort_micro_batch
+        from spark_kafka_sink.spark.plan.failed_writes import abort_job, abort_micro_batch
 
         # Spark passes None for each task that did not end. Only after all have ended it commits.
         is_commit_begun, feed = None not in messages, self._feed

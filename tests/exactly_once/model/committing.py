@@ -7,9 +7,9 @@ from functools import cache
 from typing import Any, Final
 
 from spark_kafka_sink.exactly_once.commit_record import NO_ID, State
+from spark_kafka_sink.exactly_once.commit_rules import Commit, Done, GiveUp, Look, Read, Reason, Stop, Write
 from spark_kafka_sink.exactly_once.proof import Outcome, Proof, outcome_of_end, proof_of
 from spark_kafka_sink.exactly_once.recovery_rules import Refused
-from spark_kafka_sink.exactly_once.rules import Commit, Done, GiveUp, Look, Read, Reason, Stop, Write
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.exactly_once.model import coordinator, truth, values
 from tests.exactly_once.model import world as worlds

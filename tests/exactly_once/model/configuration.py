@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from spark_kafka_sink.exactly_once import recovery_rules, rules
+from spark_kafka_sink.exactly_once import commit_rules, recovery_rules
+from spark_kafka_sink.exactly_once.commit_rules import Step, View
 from spark_kafka_sink.exactly_once.recovery_rules import Refused, Resolution
-from spark_kafka_sink.exactly_once.rules import Step, View
 from tests.exactly_once.model.world import Budget
 
 Decide = Callable[[View], Step | Refused]
@@ -86,7 +86,7 @@ class Configuration:
     slots: int = 6
     first_slot: int = 0
     broken: str = ""
-    commit: Decide = rules.decide
+    commit: Decide = commit_rules.decide
     abort: Decide = recovery_rules.abort
     is_fresh_run: bool = False
     has_copies: bool = False

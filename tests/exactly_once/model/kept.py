@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from spark_kafka_sink.exactly_once.commit_rules import Reason
 from spark_kafka_sink.exactly_once.recovery_rules import Refusal
-from spark_kafka_sink.exactly_once.rules import Reason
 
 KEPT_WITHOUT_COUNTER_EXAMPLE: Final = {
     "end orphans when the batch is complete": (
@@ -14,7 +14,7 @@ KEPT_WITHOUT_COUNTER_EXAMPLE: Final = {
     ),
 }
 
-# The model's rows all go to one topic, and its tasks know their partitions: tests of rules.py and recovery_rules.py have these.
+# The model's rows all go to one topic, and its tasks know their partitions. Tests of both modules of rules have these.
 NEVER_COME_TO: Final[dict[Reason | Refusal, str]] = {
     Reason.OTHER_TOPICS: "only another query, or sink, writes to other topics, and that is no part of the model",
     Refusal.COMMITTED: "nobody deletes the commit log, which would say it; without it, an abort still refuses",

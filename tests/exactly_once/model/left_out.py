@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from spark_kafka_sink.exactly_once import recovery_rules, rules
+from spark_kafka_sink.exactly_once import commit_rules, recovery_rules
 from spark_kafka_sink.exactly_once.commit_record import State
 from tests.exactly_once.model import mutations
 from tests.exactly_once.model.configuration import Configuration, Driver, Person, recover, replay, spread, swapped, together
@@ -137,7 +137,7 @@ LEFT_OUT: Final[dict[str, Configuration]] = {
 def whole(configuration: Configuration) -> Configuration:
     """With every rule."""
     programs = tuple(_whole_program(each) for each in configuration.programs)
-    return replace(configuration, programs=programs, commit=rules.decide, abort=recovery_rules.abort)
+    return replace(configuration, programs=programs, commit=commit_rules.decide, abort=recovery_rules.abort)
 
 
 def _whole_program(program: Driver | Person) -> Driver | Person:

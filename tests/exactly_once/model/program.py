@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Final, NamedTuple
 
+from spark_kafka_sink.exactly_once.commit_rules import Step
 from spark_kafka_sink.exactly_once.proof import Outcome
 from spark_kafka_sink.exactly_once.recovery_rules import Refused
-from spark_kafka_sink.exactly_once.rules import Step
 from tests.exactly_once.model.configuration import Configuration, Decide, Driver, Person, Rows
 from tests.exactly_once.model.coordinator import Slot
 from tests.exactly_once.model.values import NONE, VIEWS

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_kafka_sink.exactly_once.rules import Reason
+from spark_kafka_sink.exactly_once.commit_rules import Reason
 from tests.exactly_once.model import truth, values
 from tests.exactly_once.model.checker import Result, search
 from tests.exactly_once.model.configuration import Configuration

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Final
 
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord
+from spark_kafka_sink.exactly_once.commit_rules import GiveUp, Reason, Stop
 from spark_kafka_sink.exactly_once.recovery_rules import Refusal, Refused
-from spark_kafka_sink.exactly_once.rules import GiveUp, Reason, Stop
 from tests.exactly_once.model import values
 from tests.exactly_once.model import world as worlds
 from tests.exactly_once.model.configuration import Person

@@ -9,8 +9,8 @@ from functools import cache
 from typing import Final, NamedTuple, TypeVar
 
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, TaskRows
+from spark_kafka_sink.exactly_once.commit_rules import View, Write
 from spark_kafka_sink.exactly_once.proof import Outcome, TransactionDescription
-from spark_kafka_sink.exactly_once.rules import View, Write
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle, partition_ranges
 from tests.exactly_once.model.coordinator import EPOCHS, NOTHING, PRODUCER_ID, Slot, state_name
 

@@ -13,9 +13,9 @@ from typing import Any
 from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.exactly_once.commit_log import Claim, CommitLog
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, State
+from spark_kafka_sink.exactly_once.commit_rules import Write, key
 from spark_kafka_sink.exactly_once.execution import Execution
 from spark_kafka_sink.exactly_once.micro_batch import Slots, TransactionalIds
-from spark_kafka_sink.exactly_once.rules import Write, key
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.producer.scopes.send_scope import TransactionScope
 

@@ -11,7 +11,7 @@ from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch, Seal
 from spark_kafka_sink.producer.accumulator.sequences import NO_PRODUCER
 from spark_kafka_sink.producer.identity import Identity
 from spark_kafka_sink.producer.scopes.send_scope import SendScope
-from spark_kafka_sink.producer.sender.delivery import Delivery
+from spark_kafka_sink.producer.sender.batch_responses import Delivery
 from spark_kafka_sink.protocol.apis.produce import PartitionProduceResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.records.compression import Codec

@@ -20,7 +20,7 @@ from spark_kafka_sink.reports.delivery_report import DeliveryReport
 from spark_kafka_sink.spark.batch_report import BatchReport
 from spark_kafka_sink.spark.feed import Feed
 from spark_kafka_sink.spark.messages import DeliveryMessage, total
-from spark_kafka_sink.spark.plan import aborts, commits
+from spark_kafka_sink.spark.plan import commits, failed_writes
 from spark_kafka_sink.spark.plan.commits import commit_job, commit_micro_batch, commit_shares
 from tests.exactly_once.opened import client_of
 from tests.exactly_once.queries import PREFIX, Query
@@ -172,8 +172,8 @@ def test_what_became_of_a_job_that_failed_is_said_with_what_to_do(
         return end
 
     monkeypatch.setattr(Committer, "abort_job", abort)
-    monkeypatch.setattr(aborts, "KILL_TIMEOUT_S", 0)
-    outcome = aborts.abort_job(options, JOB)
+    monkeypatch.setattr(failed_writes, "KILL_TIMEOUT_S", 0)
+    outcome = failed_writes.abort_job(options, JOB)
     assert said in outcome.text
     assert outcome.text in caplog.text
     assert outcome.is_over is (end in (True, Refused(Refusal.COMPLETE)))
@@ -186,7 +186,7 @@ def test_of_a_job_that_never_began_to_commit_it_is_said_that_its_rows_are_invisi
         raise made_again("commits")
 
     monkeypatch.setattr(Committer, "abort_job", abort)
-    aborts.abort_job(options, JOB, is_commit_begun=False)
+    failed_writes.abort_job(options, JOB, is_commit_begun=False)
     assert "None of its rows are visible, because its commit had not begun" in caplog.text
     assert "may be visible" not in caplog.text
 

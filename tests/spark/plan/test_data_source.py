@@ -32,7 +32,7 @@ from spark_kafka_sink.spark.driver.listener import MetricsListener
 from spark_kafka_sink.spark.driver.publish import publish
 from spark_kafka_sink.spark.feed import Feed
 from spark_kafka_sink.spark.messages import DeliveryMessage
-from spark_kafka_sink.spark.plan import aborts
+from spark_kafka_sink.spark.plan import failed_writes
 from spark_kafka_sink.spark.plan.data_source import KafkaSinkDataSource, reporting_to
 from spark_kafka_sink.spark.plan.writers import KafkaSinkStreamWriter
 from tests.spark.counting import counting
@@ -149,7 +149,7 @@ def test_transactions_are_aborted_before_the_driver_program_is_told(monkeypatch:
         done.append("abort")
         return True
 
-    monkeypatch.setattr(aborts, "KILL_TIMEOUT_S", 0.0)
+    monkeypatch.setattr(failed_writes, "KILL_TIMEOUT_S", 0.0)
     monkeypatch.setattr(Committer, "check", lambda *_: None)
     monkeypatch.setattr(Committer, "abort_job", abort)
     listener = MetricsListener({b"A": lambda content: done.append("aborted"), b"W": lambda content: done.append("event")})
@@ -193,7 +193,7 @@ def test_what_a_stopped_micro_batch_has_open_is_ended_or_told_with_the_command_a
             raise end
         return end
 
-    monkeypatch.setattr(aborts, "KILL_TIMEOUT_S", 0.0)
+    monkeypatch.setattr(failed_writes, "KILL_TIMEOUT_S", 0.0)
     monkeypatch.setattr(Committer, "end_stopped", end_stopped)
     checkpoint = str(tmp_path) if location == "local" else location
     exactly_once = CaseInsensitiveDict({**OPTIONS, "delivery.guarantee": "exactly-once", "checkpointlocation": checkpoint})

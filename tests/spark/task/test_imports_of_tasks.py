@@ -19,7 +19,7 @@ from tests.kafka.kafka import Kafka
 pytestmark = pytest.mark.slow
 
 COMMITS = (
-    "spark_kafka_sink.spark.plan.aborts",
+    "spark_kafka_sink.spark.plan.failed_writes",
     "spark_kafka_sink.spark.plan.commits",
     "spark_kafka_sink.exactly_once.commit_log",
     "spark_kafka_sink.client.cluster_client",

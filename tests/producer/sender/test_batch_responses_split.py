@@ -7,10 +7,10 @@ import pytest
 from spark_kafka_sink.errors import DeliveryError
 from spark_kafka_sink.producer.accumulator.producer_batch import SealedBatch
 from spark_kafka_sink.producer.accumulator.tally import Tally
-from spark_kafka_sink.producer.sender.delivery import Delivery
+from spark_kafka_sink.producer.sender.batch_responses import Delivery
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.producer.parts import Parts, make_parts
-from tests.producer.sender.test_delivery import STORED, delivery_of, identity_of, said, sent
+from tests.producer.sender.test_batch_responses import STORED, delivery_of, identity_of, said, sent
 
 TOO_LARGE = ErrorCode.MESSAGE_TOO_LARGE
 TIMEOUT_MS = 120_000  # delivery.timeout.ms

@@ -13,7 +13,7 @@ from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch, Seal
 from spark_kafka_sink.producer.accumulator.sequences import PartitionSequences, ProducerIdAndEpoch
 from spark_kafka_sink.producer.accumulator.tally import Tally
 from spark_kafka_sink.producer.identity import IdempotentIdentity, Identity
-from spark_kafka_sink.producer.sender.delivery import BatchAnswer, Delivery
+from spark_kafka_sink.producer.sender.batch_responses import BatchAnswer, Delivery
 from spark_kafka_sink.protocol.apis.produce import (
     INIT_PRODUCER_ID,
     BatchIndexAndErrorMessage,

@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_kafka_sink.exactly_once import rules
+from spark_kafka_sink.exactly_once import commit_rules
 from spark_kafka_sink.exactly_once.commit_record import NO_ID, CommitRecord, PreparedTransaction, State, TaskRows
-from spark_kafka_sink.exactly_once.proof import Outcome, TransactionDescription
-from spark_kafka_sink.exactly_once.rules import (
+from spark_kafka_sink.exactly_once.commit_rules import (
     Commit,
     Done,
     GiveUp,
@@ -28,6 +27,7 @@ from spark_kafka_sink.exactly_once.rules import (
     decide,
     ms_to_prepare,
 )
+from spark_kafka_sink.exactly_once.proof import Outcome, TransactionDescription
 from tests.exactly_once.examples import (
     BATCH,
     BEFORE,
@@ -45,7 +45,7 @@ from tests.exactly_once.examples import (
 )
 from tests.limits import UNMEASURED, costs_at_most
 
-PAGE = Path(rules.__file__).with_name("README.md")
+PAGE = Path(commit_rules.__file__).with_name("README.md")
 C, A, U = Outcome.COMMITTED, Outcome.ABORTED, Outcome.UNKNOWN
 OWN_HANDLES = tuple(each.handle for each in OWN)
 BEFORE_HANDLES = tuple(each.handle for each in BEFORE)
