@@ -304,10 +304,22 @@ def _floats(column: pa.Array) -> pa.Array:
     return pc.if_else(whole, joined(texts, text_scalar(".0")), texts)
 
 
+def _in_calendar(texts: pa.Array) -> pa.Array:
+    """Raises BadRowError for a time after the year 32767 or so, instead of which Arrow writes `<value out of range: ...>`."""
+    bad = first_row(pc.fill_null(pc.starts_with(texts, "<"), False).to_numpy(zero_copy_only=False))
+    if bad is not None:
+        raise BadRowError(bad, "a time that no calendar has, which JSON cannot represent")
+    return texts
+
+
+def _dates(column: pa.Array) -> pa.Array:
+    return _in_quotes(_in_calendar(column.cast(pa.string())))
+
+
 def _timestamps(column: pa.Array) -> pa.Array:
     """Returns a timestamp without a zone unchanged; with one in UTC, which needs no time zone database."""
     zone = "" if column.type.tz is None else "Z"
-    texts = column.view(pa.int64()).view(pa.timestamp(column.type.unit)).cast(pa.string())
+    texts = _in_calendar(column.view(pa.int64()).view(pa.timestamp(column.type.unit)).cast(pa.string()))
     return joined(text_scalar('"'), pc.replace_substring(texts, " ", "T", max_replacements=1), text_scalar(f'{zone}"'))
 
 
@@ -318,7 +330,7 @@ _COLUMN_WRITERS: Sequence[tuple[Callable[[pa.DataType], bool], Callable[[pa.Arra
         lambda column: column.cast(pa.string()),
     ),
     (pa.types.is_floating, _floats),
-    (lambda kind: pa.types.is_date(kind) or pa.types.is_time(kind), _in_quotes),
+    (lambda kind: pa.types.is_date(kind) or pa.types.is_time(kind), _dates),
     (pa.types.is_timestamp, _timestamps),
     (is_binary, lambda column: _in_quotes(_base64(column.cast(pa.binary())))),
     (pa.types.is_null, lambda column: pa.nulls(len(column), pa.string())),
