@@ -308,7 +308,7 @@ def _in_calendar(texts: pa.Array) -> pa.Array:
     """Raises BadRowError for a time after the year 32767 or so, instead of which Arrow writes `<value out of range: ...>`."""
     bad = first_row(pc.fill_null(pc.starts_with(texts, "<"), False).to_numpy(zero_copy_only=False))
     if bad is not None:
-        raise BadRowError(bad, "a time that no calendar has, which JSON cannot represent")
+        raise BadRowError(bad, "its year is not from 1 to 9999")
     return texts
 
 

@@ -196,11 +196,11 @@ def test_what_lies_under_a_null_struct_or_list_is_not_looked_at() -> None:
     "column, row, problem",
     [
         (pa.array([1.0, None, float("nan")]), 2, "nan, which JSON cannot represent"),
-        (pa.array([0, 10**18], pa.timestamp("us")), 1, "a time that no calendar has, which JSON cannot represent"),
+        (pa.array([0, 10**18], pa.timestamp("us")), 1, "its year is not from 1 to 9999"),
         (
             pa.array([None, {"a": 10**8}], pa.struct([("a", pa.date32())])),
             1,
-            "a: a time that no calendar has, which JSON cannot represent",
+            "a: its year is not from 1 to 9999",
         ),
         (pa.array([[1.0], [2.0, float("inf")]]), 1, "[1]: inf, which JSON cannot represent"),
         (pa.array([{"a": 1.0}, {"a": float("-inf")}]), 1, "a: -inf, which JSON cannot represent"),
