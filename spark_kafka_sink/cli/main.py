@@ -37,6 +37,7 @@ _WORK: Final = {
     "topics list": "topic_commands:list_topics",
     "topics describe": "topic_commands:describe_topics",
     "topics tail": "topic_tail:tail_topic",
+    "report tail": "report_tail:tail_reports",
     "watch": "watch:watch_page",
     "verify": "topic_verification:verify_topic",
     "transactions list": "transactions.list_transactions:list_transactions",
@@ -169,6 +170,30 @@ def tail(options: TopicsOptions, name: str, **others: Any) -> None:
     Confluent's wire format. With --schema-registry-url it is decoded, which needs the extra `verify`.
     """
     _run("topics tail", options, name=name, **others)
+
+
+# report
+
+
+@main.group(epilog=_TOPICS_CODES)
+def report() -> None:
+    """Read the records of the option report.topic."""
+
+
+@report.command("tail", epilog=_TOPICS_CODES)
+@_topics_options
+@click.argument("name")
+@click.option("-n", "count", default=10, show_default=True, type=click.IntRange(0, 100_000), help="Number of newest reports.")
+@click.option("-f", "--follow", is_flag=True, help="Print new reports until Ctrl+C.")
+@click.option("--query", metavar="ID", help="Print reports of the query with this id or name only.")
+@click.option("--batch", type=click.IntRange(min=0), metavar="N", help="Print reports of this micro-batch only.")
+@click.option("--partitions", is_flag=True, help="Print a line for each partition: rows, first and last offset.")
+def tail_reports(options: TopicsOptions, name: str, **others: Any) -> None:
+    """Print the newest reports in the topic NAME, oldest first.
+
+    A line is a committed micro-batch or batch job. --query, --batch: of the newest -n reports, these are printed.
+    """
+    _run("report tail", options, name=name, **others)
 
 
 # watch

@@ -58,7 +58,7 @@ class RecordText:
 
     def line(self, partition: int, record: Record) -> str:
         """Returns `partition:offset  timestamp  key  value  headers`, without characters that would change a terminal's state."""
-        parts = [f"{partition}:{record.offset}", _time(record.timestamp), self._part("key", record.key, record)]
+        parts = [f"{partition}:{record.offset}", time_text(record.timestamp), self._part("key", record.key, record)]
         parts.append(self._part("value", record.value, record))
         if record.headers:
             headers = (f"{escaped(name)}={readable(value, whole=self._whole)}" for name, value in record.headers)
@@ -135,7 +135,7 @@ def _cut_text(data: bytes) -> str:
     return data.decode()
 
 
-def _time(timestamp: int) -> str:
+def time_text(timestamp: int) -> str:
     """Returns the time in UTC; the number itself if no calendar has it."""
     try:
         return (

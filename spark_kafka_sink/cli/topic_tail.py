@@ -12,7 +12,7 @@ import click
 from spark_kafka_sink.cli.record_text import RecordText
 from spark_kafka_sink.cli.shared_options import TopicsOptions
 from spark_kafka_sink.cli.topic_commands import connected
-from spark_kafka_sink.verify.topic_reader import TopicReader
+from spark_kafka_sink.exactly_once.topic_reader import TopicReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ def tail_topic(connection: TopicsOptions, **given: Any) -> None:
     ):
         shown = text.json if connection.as_json else text.line
         reader = TopicReader(
-            client, options.name, deadline, partition=options.partition, uncommitted=options.uncommitted, note=_note
+            client, options.name, deadline, partition=options.partition, uncommitted=options.uncommitted, note=note
         )
         for partition, record in reader.newest(options.count, deadline):
             click.echo(shown(partition, record))
@@ -48,5 +48,5 @@ def tail_topic(connection: TopicsOptions, **given: Any) -> None:
                     click.echo(shown(partition, record))
 
 
-def _note(text: str) -> None:
+def note(text: str) -> None:
     click.echo(f"Note: {text}", err=True)

@@ -56,6 +56,8 @@ class TaskRows:
 class PreparedTransaction:
     """The open transaction of one task of a batch. It can be pickled.
 
+    That of the batch's report (option report.topic) is one, too. It has no rows, and so no part in what proves rows the same.
+
     Attributes:
         handle: Identifies the transaction and ends it.
         spark_partition: Spark partition of the task; -1 if unknown.
@@ -68,8 +70,10 @@ class PreparedTransaction:
 
 
 def stored_rows(transactions: Iterable[PreparedTransaction]) -> tuple[TaskRows, ...]:
-    """Returns the rows of tasks whose transactions have all of their rows."""
-    return tuple(TaskRows(each.spark_partition, each.handle.records, each.checksum) for each in transactions)
+    """Returns the rows of tasks whose transactions have all of their rows. A transaction without rows is of no task."""
+    return tuple(
+        TaskRows(each.spark_partition, each.handle.records, each.checksum) for each in transactions if each.handle.records
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -252,7 +252,7 @@ def _has_other_rows(view: View, last: CommitRecord) -> bool:
 
 def _topics(view: View, transactions: tuple[PreparedTransaction, ...]) -> set[str]:
     """Returns the topics of rows. Brokers may reject a row in one attempt and not in another, so dead letters do not count."""
-    return {topic for each in transactions for topic, _ in each.handle.partitions} - {view.letters}
+    return {topic for each in transactions if each.handle.records for topic, _ in each.handle.partitions} - {view.letters}
 
 
 def _new_batch(view: View) -> Step:

@@ -114,7 +114,7 @@ def _unresolved(view: View, last: CommitRecord, resolution: Resolution) -> Write
         return rewritten(last, State.COMPLETE, committed, missing)
     if any(outcomes[each] is Outcome.UNKNOWN for each in missing):
         return Refused(Refusal.UNKNOWN, missing)
-    if any(each.spark_partition < 0 for each in last.transactions):
+    if any(each.spark_partition < 0 and each.handle.records for each in last.transactions):
         return Refused(Refusal.PARTITION_UNKNOWN, missing)
     return rewritten(last, State.REPLAY, committed, missing)
 

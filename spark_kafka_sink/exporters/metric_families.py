@@ -237,6 +237,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
     ),
     _by_name("bad_rows", "row", "rows not delivered to their topics, by reason", "reason", lambda report: report.bad_rows),
     _count("dead_letters", "row", "bad rows in the dead-letter topic", lambda report: report.dead_letters),
+    _count("reports_lost", "commit", "commits whose record is not in `report.topic`", lambda report: report.reports_lost),
     _count("throttled", "seconds", "pauses that quotas imposed, of all requests", lambda report: report.throttled_ms / 1000),
     _count("rate_limited", "seconds", "waits of appends for a rate limit", lambda report: report.rate_limited_ms / 1000),
     _count("commit", "seconds", "time of all commits under exactly-once", lambda report: report.commit_ms / 1000),

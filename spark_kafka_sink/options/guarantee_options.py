@@ -77,14 +77,12 @@ class ExactlyOnce:
 
     start: the batch that the log may begin with although the query has committed earlier ones; None: it must begin with batch 0.
     checkpoint: the value of checkpointLocation; "" for a job, or if Spark's settings name the folder.
-    name: of the query, as its user gave it with queryName; "" without one.
     """
 
     transactional_id_prefix: str = "spark-kafka-sink"
     commit_log: CommitLogSettings = _COMMIT_LOG
     start: int | None = None
     checkpoint: str = ""
-    name: str = ""
 
     @property
     def sink(self) -> str:
@@ -136,7 +134,7 @@ def exactly_once_options(options: Mapping[str, object], guarantee: Guarantee) ->
         replication_factor=given.get(COMMIT_LOG_REPLICATION),
     )
     prefix = given.get(TRANSACTIONAL_ID_PREFIX, default.transactional_id_prefix) + end
-    return ExactlyOnce(prefix, log, given.get(COMMIT_LOG_START), checkpoint_of(options), str(options.get(QUERY_NAME, "")))
+    return ExactlyOnce(prefix, log, given.get(COMMIT_LOG_START), checkpoint_of(options))
 
 
 def checkpoint_of(options: Mapping[str, object]) -> str:

@@ -18,6 +18,7 @@ from spark_kafka_sink.options.guarantee_options import (
     COMMIT_LOG_START,
     COMMIT_LOG_TOPIC,
     GUARANTEE,
+    QUERY_NAME,
     SINK_NAME,
     TRANSACTIONAL_ID_PREFIX,
     ExactlyOnce,
@@ -46,6 +47,7 @@ from spark_kafka_sink.options.record_options import (
     record_options,
 )
 from spark_kafka_sink.options.registry_options import REGISTRY_OPTIONS
+from spark_kafka_sink.options.report_options import REPORT_OPTIONS, report_topic
 from spark_kafka_sink.options.schema_options import OF_ONE_PART, is_schema_option, refuse_unsupported, schema_option_names
 from spark_kafka_sink.options.security_config import SECURITY_NAMES, is_security_option, security_warnings
 from spark_kafka_sink.options.sink_schema_options import SCHEMA_SINK_OPTIONS, SchemaSettings, schema_settings
@@ -79,7 +81,7 @@ SPARK_OWN = frozenset(
     {
         "path",
         "checkpointlocation",
-        "queryname",
+        QUERY_NAME,
         ASYNC_PROGRESS,
         "asyncprogresstrackingcheckpointintervalms",
         "asyncprogresstrackingoverridesinksupportcheck",
@@ -155,8 +157,8 @@ SINK_OPTIONS: Mapping[str, SinkOption] = {
             "a whole number",
             "",
             "Number of partitions that a missing topic is created with; defaults to the brokers' `num.partitions`. If one of the"
-            " options `topic.create.*` is set, the driver creates the topics of the options `topic` and `dead.letter.topic`"
-            " before any task starts. See [topics](topics.md#let-the-sink-create-the-topic).",
+            " options `topic.create.*` is set, the driver creates the topics of the options `topic`, `dead.letter.topic` and"
+            " `report.topic` before any task starts. See [topics](topics.md#let-the-sink-create-the-topic).",
             "Spark's sink creates no topics.",
         ),
         SinkOption(
@@ -190,6 +192,7 @@ SINK_OPTIONS: Mapping[str, SinkOption] = {
         ),
         *RECORD_OPTIONS,
         *ERROR_OPTIONS,
+        *REPORT_OPTIONS,
         *SCHEMA_SINK_OPTIONS,
     )
 }
@@ -212,7 +215,8 @@ class SinkOptions:
     producer: its producer's settings. topic: the topic of every row; None: the topic column has it. exactly_once: None under
     another guarantee. creation: how the driver creates a missing topic; None: it does not. record: the choice of columns, and
     the fixed headers. schemas: how schemas of keys and values are found; None: they have none, or the driver has found them and
-    the producer's serializers have them. errors: what to do about bad rows.
+    the producer's serializers have them. errors: what to do about bad rows. report_topic: the topic of reports; None: there is
+    none. query_name: of the query, as its user gave it with queryName; "" without one.
     """
 
     producer: ProducerConfig
@@ -223,6 +227,8 @@ class SinkOptions:
     record: RecordOptions = NAMED_COLUMNS
     schemas: SchemaSettings | None = None
     errors: ErrorOptions = FAIL
+    report_topic: str | None = None
+    query_name: str = ""
 
     @property
     def formats(self) -> frozenset[str]:
@@ -269,7 +275,10 @@ def sink_options(options: Mapping[str, object], *, warns_of_security: bool = Tru
     topic = None if topic is None else topic_name(TOPIC, topic)
     creation = topic_creation(by_name, topic)
     record = record_options(by_name)
-    errors = error_options(by_name, topic, None if exactly_once is None else exactly_once.commit_log.topic)
+    commit_log = None if exactly_once is None else exactly_once.commit_log.topic
+    errors = error_options(by_name, topic, commit_log)
+    uses = {"the option topic": topic, "dead letters": errors.topic, "the commit log": commit_log}
+    reports = report_topic(by_name, uses)
     schemas = schema_settings(by_name, kafka)
     own = {name: OPTIONS[name].parse(by_name[name]) for name in RATE_LIMITS if name in by_name}
     own["timestamp.unit"] = "ms"  # tasks convert the column, and check it
@@ -279,7 +288,8 @@ def sink_options(options: Mapping[str, object], *, warns_of_security: bool = Tru
     if warns_of_security:
         for text in security_warnings(producer.security):
             warn_once(text)
-    return SinkOptions(producer, topic, guarantee, exactly_once, creation, record, schemas, errors)
+    name = str(by_name.get(QUERY_NAME, ""))
+    return SinkOptions(producer, topic, guarantee, exactly_once, creation, record, schemas, errors, reports, name)
 
 
 def _lower_cased(options: Mapping[str, object]) -> dict[str, object]:

@@ -39,6 +39,7 @@ COUNTS = (
     "rate_limited_ms",
     "dead_letters",
     "older_than_retention",
+    "reports_lost",
     # From commits, not from tasks:
     "commits",
     "transactions_committed",
@@ -109,6 +110,7 @@ class DeliveryReport(Tabular):
         bad_row_example: the error of one of them; empty if there are none.
         older_than_retention: records whose timestamp was older than their topic's retention.ms when they were sent. Brokers
             delete them soon.
+        reports_lost: commits whose record could not be written to the topic of the option report.topic.
         clusters: ids of the clusters that records were sent to. A write that finds two fails.
     """
 
@@ -132,6 +134,7 @@ class DeliveryReport(Tabular):
     dead_letters: int = 0
     bad_row_example: str = ""
     older_than_retention: int = 0
+    reports_lost: int = 0
     clusters: set[str] = field(default_factory=set, compare=False)
 
     @property
@@ -159,6 +162,8 @@ class DeliveryReport(Tabular):
         parts += self.slowed_down()
         if self.older_than_retention:
             parts.append(f"{self.older_than_retention:,} older than retention.ms")
+        if self.reports_lost:
+            parts.append(f"{self.reports_lost:,} not in report.topic")
         groups = [", ".join(parts)]
         if self.commits:
             ended = f"{counted(self.transactions_committed, 'transaction')} committed, {self.transactions_aborted:,} aborted"

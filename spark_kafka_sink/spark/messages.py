@@ -6,6 +6,7 @@ Both also have a form without pickle, for processes that must not trust their in
 from __future__ import annotations
 
 import json
+import time
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass, field
@@ -64,6 +65,11 @@ def _message(
 def reports_of(messages: Messages) -> list[DeliveryReport]:
     """Returns the reports of the tasks that finished."""
     return [message.report for message in messages if isinstance(message, DeliveryMessage)]
+
+
+def began_of(messages: Messages) -> float:
+    """Returns when the first task began, in seconds since the epoch; now if none has finished."""
+    return min((each.began for each in messages if isinstance(each, DeliveryMessage)), default=time.time())
 
 
 def check_clusters(reports: Iterable[DeliveryReport]) -> None:

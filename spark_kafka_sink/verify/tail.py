@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.errors import UsageError
+from spark_kafka_sink.exactly_once.topic_reader import TopicReader
 from spark_kafka_sink.installation import check_extra
 from spark_kafka_sink.options.registry_options import registry_config
 from spark_kafka_sink.options.schema_options import is_registry_option
@@ -23,7 +24,6 @@ from spark_kafka_sink.verify.decoding import SchemaDecoder, named_schema
 from spark_kafka_sink.verify.json_values import as_json, plain
 from spark_kafka_sink.verify.record_errors import UndecodableError
 from spark_kafka_sink.verify.schema_ids import found_schema
-from spark_kafka_sink.verify.topic_reader import TopicReader
 
 logger = logging.getLogger(__name__)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import datetime
+import json
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from docs.pages import FOLDER
+from spark_kafka_sink.spark.report_record import ReportRecord
 from tests.docs.snippets import PAGES, blocks
 
 if TYPE_CHECKING:
@@ -90,3 +92,13 @@ def test_an_expression_gives_the_rows_that_its_page_promises(spark: SparkSession
     found = [(expression, columns, value) for (expression, columns, _), value in zip(cases, row.values(), strict=True)]
     # NaN is not NaN, and binary columns are bytearrays before PySpark 4.1.
     assert [re.sub(r"bytearray\((b'.*?')\)", r"\1", repr(each)) for each in found] == list(map(repr, cases))
+
+
+@pytest.mark.spark
+def test_the_query_over_reports_finds_the_offsets_of_a_batch(spark: SparkSession) -> None:
+    code = {block.language: block.source for block in blocks("reports.md")}
+    value = " ".join(code["json"].split()).encode()
+    assert ReportRecord.of(value).batch.batch == 17
+    assert json.loads(value).keys() == json.loads(ReportRecord.of(value).value()).keys()
+    spark.createDataFrame([(value,)], "value BINARY").createOrReplaceTempView("reports")
+    assert [tuple(row) for row in spark.sql(code["sql"]).collect()] == [(17, "events", 0, 4250000, 4374999)]

@@ -324,6 +324,38 @@ def test_a_replay_prepares_only_what_was_lost() -> None:
     assert decide(view) == Write(State.PREPARED, (BEFORE[0], OWN[1]), 20, committed=("before-0",))
 
 
+REPORT = prepared("report", -1, records=0, checksum=0)
+"""The transaction of a batch's report, which is prepared with those of its tasks."""
+
+
+def test_a_report_is_no_row_and_makes_no_record_longer() -> None:
+    assert decide(looked(read(None, (*OWN, REPORT), batch=0))) == Write(State.PREPARED, (*OWN, REPORT), 20)
+
+
+@pytest.mark.parametrize("own", [OWN, (*OWN, REPORT)])
+@pytest.mark.parametrize("is_lost", [True, False])
+def test_a_replay_is_proved_by_its_rows_with_a_report_or_without(own: tuple[PreparedTransaction, ...], is_lost: bool) -> None:
+    before = replace(REPORT, handle=replace(REPORT.handle, transactional_id="before-report"))
+    last = replace(record(State.REPLAY, transactions=(*BEFORE, before)), rows=20)
+    last = last if is_lost else replace(last, committed=("before-0", "before-report"), aborted=("before-1",))
+    kept = (BEFORE[0],) if is_lost else (BEFORE[0], before)
+    chosen = own[1:] if is_lost else (OWN[1],)
+    ids = tuple(each.handle.transactional_id for each in kept)
+    assert decide(looked(read(last, own))) == Write(State.PREPARED, (*kept, *chosen), 20, committed=ids)
+
+
+def test_a_topic_of_reports_does_not_make_two_queries_one() -> None:
+    def with_topic(name: str) -> tuple[PreparedTransaction, ...]:
+        topics = (name, name, "reports")
+        both = zip((*OWN, REPORT), topics, strict=True)
+        return tuple(replace(each, handle=replace(each.handle, partitions=((topic, "0"),))) for each, topic in both)
+
+    last = record(State.COMPLETE, transactions=with_topic("orders"))
+    step = decide(read(replace(last, rows=20), with_topic("clicks")))
+    assert isinstance(step, Stop)
+    assert step.reason is Reason.OTHER_TOPICS
+
+
 def test_a_replay_keeps_the_note_of_a_topic_that_was_replaced() -> None:
     gone = ("topic", NO_ID)
     view = looked(read(replace(record(State.REPLAY), topic_ids=(gone,))))

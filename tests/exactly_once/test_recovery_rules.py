@@ -71,6 +71,12 @@ def test_without_spark_partitions_nothing_is_replayed() -> None:
     assert resolve(seen(last, C, A), Resolution.REPLAY) == Refused(Refusal.PARTITION_UNKNOWN, ("before-1",))
 
 
+def test_a_report_has_no_spark_partition_and_is_in_the_way_of_no_replay() -> None:
+    last = record(State.PREPARED, transactions=(*BEFORE, prepared("report", -1, records=0)))
+    expected = Write(State.REPLAY, last.transactions, 20, ("before-0", "report"), ("before-1",))
+    assert resolve(seen(last, C, A, C), Resolution.REPLAY) == expected
+
+
 def test_what_a_replay_has_lost_again_is_replayed_and_what_it_kept_stays() -> None:
     last = replace(record(State.PREPARED, transactions=(*BEFORE, OWN[1])), committed=("before-0",))
     expected = Write(State.REPLAY, last.transactions, 30, ("before-0", "before-1"), ("own-1",))

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import logging
 import pickle
+from dataclasses import replace
 
 import pytest
 
@@ -51,7 +52,9 @@ def test_one_option_in_two_cases_is_refused() -> None:
 
 @pytest.mark.parametrize("name", ["path", "checkpointLocation", "queryName", "asyncProgressTrackingEnabled"])
 def test_options_that_spark_adds_itself_are_fine(name: str) -> None:
-    assert sink_options({**SERVERS, name: "x"}) == sink_options(SERVERS)
+    found = sink_options({**SERVERS, name: "x"})
+    assert replace(found, query_name="") == sink_options(SERVERS)
+    assert found.query_name == ("x" if name == "queryName" else "")
 
 
 @pytest.mark.parametrize("value", ["true", "TRUE", True])

@@ -16,7 +16,14 @@ from spark_kafka_sink.spark.driver.checks.brokers import check_brokers, check_lo
 from spark_kafka_sink.spark.driver.checks.context import CheckContext, SkippedError, Step, client_for
 from spark_kafka_sink.spark.driver.checks.report import OPTIONS, CheckLine, CheckReport, failed, failed_by, not_checked, ok
 from spark_kafka_sink.spark.driver.checks.schema_registry import REGISTRY, check_registry
-from spark_kafka_sink.spark.driver.checks.topic import DEAD_LETTERS, check_dead_letters, check_rights, check_topic
+from spark_kafka_sink.spark.driver.checks.topic import (
+    DEAD_LETTERS,
+    REPORTS,
+    check_dead_letters,
+    check_reports,
+    check_rights,
+    check_topic,
+)
 from spark_kafka_sink.spark.driver.checks.transactions import check_transactions
 from spark_kafka_sink.spark.plugin_checks import checked_options
 
@@ -35,6 +42,7 @@ _STEPS: Final[Mapping[str, Step]] = {
     "topic": check_topic,
     "rights": check_rights,
     DEAD_LETTERS: check_dead_letters,
+    REPORTS: check_reports,
     "exactly-once": check_transactions,
     REGISTRY: check_registry,
 }
@@ -137,6 +145,8 @@ class _Run:
             self._step(_PYTHON, partial(check_python, self._df))
         if options.errors.topic is None:
             self._lines[DEAD_LETTERS] = []
+        if options.report_topic is None:
+            self._lines[REPORTS] = []
         if options.schemas is None:
             self._lines[REGISTRY] = []  # it is not used, so there is nothing to say about it
         for name, look in _STEPS.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -102,6 +102,11 @@ class History:
         newest = np.zeros(len(ids))
         np.maximum.at(newest, places, rows["began"])
         return [ids[place].decode() for place in np.argsort(-newest, kind="stable")]
+
+
+def history_of(query_id: str, batches: Sequence[BatchReport], name: str) -> QueryHistory:
+    """Returns the history of these batches of a query, oldest first. name: of the query; "" without one."""
+    return QueryHistory(query_id, np.array([_row(each) for each in batches], _ROW), name)
 
 
 class QueryHistory(Tabular):

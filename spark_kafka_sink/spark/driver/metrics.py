@@ -12,7 +12,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from pyspark.accumulators import Accumulator
@@ -28,6 +28,7 @@ from spark_kafka_sink.spark.driver.event_queue import BatchListener, BatchListen
 from spark_kafka_sink.spark.driver.history import History, QueryHistory
 from spark_kafka_sink.spark.driver.listener import Handler, LiveTasks, MetricsListener
 from spark_kafka_sink.spark.driver.stopped_queries import StoppedQueries
+from spark_kafka_sink.spark.driver.topic_history import history_from_topic
 from spark_kafka_sink.spark.driver.views.watch import is_notebook, screen_of, table_for, watch
 from spark_kafka_sink.spark.driver.views.watch_table import Reading
 from spark_kafka_sink.spark.feed import (
@@ -187,6 +188,31 @@ class DeliveryMetrics:
             return self._history.of(query, self.query_name(query))
         self._names.learn(str(query.id), query.name or "")
         return self._history.of(str(query.id), query.name or "")
+
+    @staticmethod
+    def from_topic(
+        topic: str,
+        query: StreamingQuery | str,
+        *,
+        n: int = 1000,
+        bootstrap_servers: str | Sequence[str] | None = None,
+        options: Mapping[str, object] | None = None,
+    ) -> QueryHistory:
+        """Returns the history of a query from the records of the option `report.topic`, also on Spark Connect.
+
+        It has what `of` has, but `commit_ms` is 0. It waits for 30 seconds at most.
+
+        Args:
+            topic: The topic.
+            query: The query, its id, or its name. Of several with this name it is the one that committed last.
+            n: How many of the topic's newest records are read, 1 to 10,000.
+            bootstrap_servers: "host:port,host:port", or a sequence of "host:port".
+            options: As for `format("kafka_sink")`.
+
+        Raises:
+            KafkaSinkError: An option is wrong, the topic cannot be read, or has no report of the query.
+        """
+        return history_from_topic(topic, query, n, bootstrap_servers, options)
 
     def query_ids(self) -> list[str]:
         """Returns the ids of the queries and batch jobs in the history, the one that committed last first."""

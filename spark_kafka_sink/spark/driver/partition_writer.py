@@ -19,6 +19,7 @@ from pyspark.sql.types import _infer_type
 from spark_kafka_sink.errors import KafkaSinkError, OptionError, RecordError, SchemaError, SerializationError
 from spark_kafka_sink.installation import SameVersion
 from spark_kafka_sink.options.record_options import NAMED_COLUMNS, TOMBSTONE_COLUMN, TRACE_HEADER, RecordOptions, TraceHeader
+from spark_kafka_sink.options.report_options import REPORT_TOPIC
 from spark_kafka_sink.options.sink_options import SinkOptions
 from spark_kafka_sink.producer.base.bad_rows import forget_frames
 from spark_kafka_sink.producer.serializers.json_serializer import JsonSerializer
@@ -111,6 +112,12 @@ def partition_writer(options: Mapping[str, object], metrics: DeliveryMetrics | N
             f"option {TRACE_HEADER}: partition_writer does not support it, because it has neither batches nor spans;"
             " use publish(df, ...), foreach_batch or format('kafka_sink'), or put the header into the column headers",
             option=TRACE_HEADER,
+        )
+    if checked.report_topic is not None:
+        raise OptionError(
+            f"option {REPORT_TOPIC}: partition_writer does not support it, because nothing commits a batch or a job;"
+            " use publish(df, ...), foreach_batch or format('kafka_sink')",
+            option=REPORT_TOPIC,
         )
     check_workers_python(active_context())
     create_missing_topic(checked)

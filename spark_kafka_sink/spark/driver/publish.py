@@ -54,6 +54,7 @@ from spark_kafka_sink.spark.plan.commits import check_batch, check_job, commit_s
 from spark_kafka_sink.spark.plan.exported_error import exported
 from spark_kafka_sink.spark.plan.failed_writes import abort_job, abort_micro_batch
 from spark_kafka_sink.spark.plan.first_contact import check_reachable, create_again
+from spark_kafka_sink.spark.plan.report_topic import write_report
 from spark_kafka_sink.spark.plugin_checks import checked_options, looked_at
 from spark_kafka_sink.spark.python_workers import check_workers_python
 from spark_kafka_sink.spark.schema import SinkSchema, schema_of, sink_schema
@@ -465,19 +466,20 @@ def _run(
     commit_began = time.time()
     reports = sorted((TaskReport(row[0], report_from_bytes(bytes(row[1]))) for row in rows), key=lambda one: one.spark_partition)
     committed = [one.report for one in reports]
+    began = min((row[3] for row in rows), default=commit_began)
     check_clusters(committed)
     if task.batch is None:
         check_limits(task.options.errors, committed, is_visible=True)
     else:
         state.shares += [share_from_json(row[2], task.batch) for row in rows]
-        visible = commit_shares(task.options, task.batch, state.shares, committed, task.feed)
+        visible = commit_shares(task.options, task.batch, state.shares, committed, task.feed, began)
         reports, committed = (reports if visible.own else []), visible.reports
     warn_of_old_rows(batch.query_id, sum(report.older_than_retention for report in committed))
+    sink = (task.options.topic or "") if task.options.exactly_once is None else task.options.exactly_once.sink
+    batch_report = BatchReport(batch.query_id, batch.number, began, max(time.time() - began, 0.0), total(committed), sink)
+    if task.batch is None and task.options.report_topic is not None:
+        batch_report.report.reports_lost += not write_report(task.options, batch_report)
     if metrics is not None and metrics.available:
-        now = time.time()
-        began = min((row[3] for row in rows), default=now)
-        sink = (task.options.topic or "") if task.options.exactly_once is None else task.options.exactly_once.sink
-        batch_report = BatchReport(batch.query_id, batch.number, began, max(now - began, 0.0), total(committed), sink)
         metrics.batch_committed(batch_report)
         if metrics.writes.is_wanted:
             tasks = [DeliveryMessage(row[0], report_from_bytes(bytes(row[1])), None, "", row[3], row[4]) for row in rows]

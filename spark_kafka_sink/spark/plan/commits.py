@@ -40,9 +40,11 @@ from spark_kafka_sink.options.producer_options import ProducerConfig
 from spark_kafka_sink.options.sink_options import SinkOptions
 from spark_kafka_sink.reports.delivery_report import DeliveryReport
 from spark_kafka_sink.spark.bad_row_limits import check_limits
+from spark_kafka_sink.spark.batch_report import BatchReport
 from spark_kafka_sink.spark.feed import Feed
-from spark_kafka_sink.spark.messages import Messages, other_release, reports_of, shares_of
+from spark_kafka_sink.spark.messages import Messages, began_of, other_release, reports_of, shares_of, total
 from spark_kafka_sink.spark.open_transactions import OpenTransaction, owner
+from spark_kafka_sink.spark.plan.report_topic import prepare_report
 
 logger = logging.getLogger(__name__)
 
@@ -93,7 +95,7 @@ class Committers:
         producer = replace(
             options.producer, key_serializer=None, value_serializer=None, interceptor_classes=(), partitioner_class=None
         )
-        key = producer, replace(options.exactly_once, start=None, checkpoint="", name=""), "" if batch.is_job else batch.query_id
+        key = producer, replace(options.exactly_once, start=None, checkpoint=""), "" if batch.is_job else batch.query_id
         with self._lock:
             if key not in self._made:
                 self._close_one()
@@ -212,7 +214,7 @@ def commit_micro_batch(options: SinkOptions, batch_id: int, messages: Messages, 
             f"commit of micro-batch {batch_id}: Spark passed {counted(len(messages), 'message')}, of {found};"
             " nothing is committed"
         )
-    return commit_shares(options, batches.pop(), shares, reports_of(messages), feed).reports
+    return commit_shares(options, batches.pop(), shares, reports_of(messages), feed, began_of(messages)).reports
 
 
 def commit_job(options: SinkOptions, job: MicroBatch, messages: Messages, feed: Feed) -> list[DeliveryReport]:
@@ -222,7 +224,7 @@ def commit_job(options: SinkOptions, job: MicroBatch, messages: Messages, feed: 
         raise UsageError(
             f"commit of {job}: Spark passed {counted(len(messages), 'message')}, some of another job; nothing is committed"
         )
-    return commit_shares(options, job, shares, reports_of(messages), feed).reports
+    return commit_shares(options, job, shares, reports_of(messages), feed, began_of(messages)).reports
 
 
 class Committed(NamedTuple):
@@ -241,8 +243,11 @@ def commit_shares(
     shares: Sequence[TaskTransaction],
     reports: list[DeliveryReport],
     feed: Feed,
+    began: float,
 ) -> Committed:
-    """Commits the shares of a batch. The feed tells the driver program if it waits for long.
+    """Commits the shares of a batch, and its report. The feed tells the driver program if it waits for long.
+
+    began: when the first task began, in seconds since the epoch.
 
     Raises like `Committer.commit`. Raises UsageError for shares of another release, and TooManyBadRowsError, after the shares
     are aborted, unless an earlier attempt has prepared the batch.
@@ -250,21 +255,31 @@ def commit_shares(
     assert options.exactly_once is not None
     own = transactions_of(shares)
     _check_release(batch, own)
+    report = None
+    if options.report_topic is not None:
+        of_tasks = BatchReport(
+            batch.query_id, batch.number, began, max(time.time() - began, 0.0), total(reports), options.exactly_once.sink
+        )
+        report = prepare_report(options, of_tasks, feed.driver)
+    prepared = own if report is None else (*own, report)
     checkpoint = options.exactly_once.checkpoint
     if checkpoint and options.topic:
         # A query with another topic is another query, even if both have the same path as their checkpoint on different machines.
         checkpoint = f"{checkpoint} (topic {options.topic})"
     with committers.of(options, batch) as committer, _told_if_slow(options, batch, feed) as ended:
         commit = committer.commit(
-            replace(batch, checkpoint=checkpoint, name=options.exactly_once.name),
-            own,
+            replace(batch, checkpoint=checkpoint, name=options.query_name),
+            prepared,
             options.exactly_once.start,
             tasks=tuple(share.rows for share in shares if share.rows is not None),
             letters=options.errors.topic,
             refuse=partial(check_limits, options.errors, reports, is_visible=False),
             ended=ended,
         )
-    return Committed(commit.own, counted_reports(commit, reports))
+    found = counted_reports(commit, reports)
+    if options.report_topic is not None and report is None:
+        found.append(DeliveryReport(reports_lost=1))
+    return Committed(commit.own, found)
 
 
 @contextmanager

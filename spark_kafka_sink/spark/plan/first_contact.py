@@ -35,6 +35,7 @@ from spark_kafka_sink.errors import (
 )
 from spark_kafka_sink.options.error_options import DEAD_LETTER_TOPIC
 from spark_kafka_sink.options.producer_options import ProducerConfig
+from spark_kafka_sink.options.report_options import REPORT_TOPIC
 from spark_kafka_sink.options.sink_options import SinkOptions
 from spark_kafka_sink.options.topic_creation_options import (
     BROKER_DEFAULT,
@@ -131,7 +132,8 @@ def _check_exists(client: ClusterClient, topic: str, options: SinkOptions, deadl
 
 
 def _what(topic: str, options: SinkOptions) -> str:
-    return f"topic {topic} (option {DEAD_LETTER_TOPIC})" if topic == options.errors.topic else f"topic {topic}"
+    named = {options.errors.topic: DEAD_LETTER_TOPIC, options.report_topic: REPORT_TOPIC}
+    return f"topic {topic} (option {named[topic]})" if topic in named else f"topic {topic}"
 
 
 def _topic_code(client: ClusterClient, topic: str, deadline: float) -> int:
@@ -166,7 +168,7 @@ def create_again(options: SinkOptions) -> None:
 
 
 def create_missing_topic(options: SinkOptions, *, is_again: bool = False) -> None:
-    """Creates the topic and the dead-letter topic if `topic.create.*` is set and they do not exist. No topic is altered.
+    """Creates the topics that options name if `topic.create.*` is set and they do not exist. No topic is altered.
 
     is_again: whether they existed before.
 
@@ -180,7 +182,7 @@ def create_missing_topic(options: SinkOptions, *, is_again: bool = False) -> Non
     if creation is None:
         return
     with ClusterClient(options.producer) as client:
-        for topic in _topics(options):
+        for topic in filter(None, (*_topics(options), options.report_topic)):
             _create(client, topic, creation, options, is_again=is_again)
 
 

@@ -23,7 +23,7 @@ from spark_kafka_sink.options.guarantee_options import query_of
 from spark_kafka_sink.spark.bad_row_limits import check_limits
 from spark_kafka_sink.spark.batch_report import BatchReport, warn_of_old_rows
 from spark_kafka_sink.spark.feed import Feed
-from spark_kafka_sink.spark.messages import DeliveryMessage, Messages, check_clusters, reports_of, shares_of, total
+from spark_kafka_sink.spark.messages import DeliveryMessage, Messages, began_of, check_clusters, reports_of, shares_of, total
 from spark_kafka_sink.spark.python_workers import log_in_sparks_process
 from spark_kafka_sink.spark.write_events import Destination, WriteBegan, WriteCommitted, WriteFailed, task_times
 
@@ -85,9 +85,12 @@ class KafkaSinkWriter(SameVersion, DataSourceArrowWriter):
                 reports = commit_job(self._options, self._job, messages, self._feed)
         elif self._options.errors.tolerates:
             check_limits(self._options.errors, reports, is_visible=True)
-        now = time.time()
-        began = min((each.began for each in messages if isinstance(each, DeliveryMessage)), default=now)
-        report = BatchReport(query_id, batch, began, max(now - began, 0.0), total(reports))
+        began = began_of(messages)
+        report = BatchReport(query_id, batch, began, max(time.time() - began, 0.0), total(reports))
+        if self._options.report_topic is not None and self._options.exactly_once is None:
+            from spark_kafka_sink.spark.plan.report_topic import write_report
+
+            report.report.reports_lost += not write_report(self._options, report)
         self._feed.committed(report, lambda: WriteCommitted(report, commit_began, task_times(messages), self._written(messages)))
         if self._feed.listener is None:
             warn_of_old_rows(query_id, report.report.older_than_retention)

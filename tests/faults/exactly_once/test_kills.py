@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from spark_kafka_sink.spark.report_record import ReportRecord
 from tests.faults.exactly_once.conftest import MovedRows
 from tests.faults.exactly_once.driver import EXECUTORS, LOCAL, Fleet
 from tests.faults.exactly_once.kills import (
@@ -23,6 +24,7 @@ from tests.faults.exactly_once.kills import (
 from tests.faults.exactly_once.siege import Siege
 from tests.kafka.brokers import Brokers
 from tests.kafka.fixtures import only_real_kafka
+from tests.kafka.witness import read_topic
 
 pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.timeout(900)]
 
@@ -95,6 +97,23 @@ class TestPython:
             siege.run(kills)
             siege.judge(rows)
         assert siege.made == kills
+
+    @pytest.mark.whole("tests/spark/plan/test_report_topic.py stops a commit; each kill takes 4 to 16 s")
+    @only_real_kafka
+    def test_reports(self, kafka3: Brokers, fleet: Fleet, tmp_path: Path, moved_rows: MovedRows) -> None:
+        """They are prepared with the transactions of tasks, so each batch has one."""
+        kills = [Kill(PYTHON, failpoint) for failpoint in ("message.before", "commit.start", "prepared.after", "end.after")]
+        kills += [COMMITTED_IN_PART, Kill(PYTHON, "complete.after"), Kill(DRIVER, "prepared.before")]
+        topic = kafka3.create_topic(f"reports-{tmp_path.parent.name}", 2)
+        rows, moved = moved_rows(kafka3, len(kills) + CALM_BATCHES, **{"report.topic": topic})
+        with Siege(kafka3, [moved, replace(moved, tasks=3)], fleet, LOCAL) as siege:
+            siege.run(kills)
+            siege.judge(rows)
+        assert siege.made == kills
+        found = read_topic(kafka3.direct_servers, topic, isolation_level="read_committed")
+        batches = sorted((ReportRecord.of(each.value).batch for each in found), key=lambda each: each.batch)
+        assert [each.batch for each in batches] == list(range(len(kills) + CALM_BATCHES))
+        assert sum(each.report.records for each in batches) == rows.total
 
     @only_real_kafka  # commits on embedded brokers with version 1: tests/exactly_once/
     @pytest.mark.whole("each kill takes 4 to 16 s; tests/exactly_once has commits with version 1 on real Kafka")

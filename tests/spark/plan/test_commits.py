@@ -79,7 +79,7 @@ def test_what_is_reported_is_what_became_visible(
     options: SinkOptions, monkeypatch: pytest.MonkeyPatch, commit: CommitReport, expected: DeliveryReport
 ) -> None:
     monkeypatch.setattr(Committer, "commit", lambda *_, **__: commit)
-    own, reports = commit_shares(options, BATCH, [TaskTransaction(BATCH, None)], list(OF_TASKS), Feed())
+    own, reports = commit_shares(options, BATCH, [TaskTransaction(BATCH, None)], list(OF_TASKS), Feed(), 0.0)
     expected.add(
         DeliveryReport(
             commits=1,
@@ -107,7 +107,7 @@ def test_a_commit_that_waits_for_markers_is_told_until_it_is_over(monkeypatch: p
         batch = MicroBatch(query.id, 0)
         shares = [TaskTransaction(batch, each) for each in query.write("a", "b")]
         with kafka.broker.faults.hold_markers():
-            committing = elsewhere.submit(commit_shares, options, batch, shares, [], metrics.feed)
+            committing = elsewhere.submit(commit_shares, options, batch, shares, [], metrics.feed, 0.0)
             first = until(metrics.committing_s, lambda found: found.get(query.id, 0.0) > 0, "told")
             until(metrics.committing_s, lambda found: found[query.id] > first[query.id], "older")
         assert committing.result(60).own
@@ -116,7 +116,7 @@ def test_a_commit_that_waits_for_markers_is_told_until_it_is_over(monkeypatch: p
         monkeypatch.setattr(commits, "WARN_AFTER_S", HOUR_S)
         later = MicroBatch(query.id, 1)
         shares = [TaskTransaction(later, each) for each in query.write("c", batch=1)]
-        assert commit_shares(options, later, shares, [], metrics.feed).own
+        assert commit_shares(options, later, shares, [], metrics.feed, 0.0).own
         assert metrics.committing_s() == {query.id: 0.0}
         wait_until(lambda: timers() <= before, "the end of its timer")
         commits.committers.close()

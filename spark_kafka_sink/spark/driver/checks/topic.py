@@ -26,6 +26,7 @@ from spark_kafka_sink.errors import AuthorizationError, KafkaSinkError, Metadata
 from spark_kafka_sink.options.error_options import DEAD_LETTER_TOPIC
 from spark_kafka_sink.options.guarantee_options import Guarantee
 from spark_kafka_sink.options.option import nearest
+from spark_kafka_sink.options.report_options import REPORT_TOPIC
 from spark_kafka_sink.options.topic_creation_options import TopicCreation
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.apis.metadata import (
@@ -319,31 +320,39 @@ def may_on_topic(
     return failed("rights", f"{who} is not authorized for {' and '.join(lacking)} on topic {name!r}", denial.to_do, error.link)
 
 
-# The dead-letter topic
+# The topics of dead letters and of reports
 
 DEAD_LETTERS: Final = "dead letters"
+REPORTS: Final = "reports"
 
 
 def check_dead_letters(context: CheckContext) -> Iterator[CheckLine]:
     """Checks the topic of the option `dead.letter.topic`."""
-    name = context.options.errors.topic
+    return _check_other(context, DEAD_LETTERS, DEAD_LETTER_TOPIC, context.options.errors.topic)
+
+
+def check_reports(context: CheckContext) -> Iterator[CheckLine]:
+    """Checks the topic of the option `report.topic`."""
+    return _check_other(context, REPORTS, REPORT_TOPIC, context.options.report_topic)
+
+
+def _check_other(context: CheckContext, step: str, option: str, name: str | None) -> Iterator[CheckLine]:
     if name is None:
         return
     found = described_topic(context, name)
     if found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        yield replace(missing(context, name, DEAD_LETTER_TOPIC), name=DEAD_LETTERS)
+        yield replace(missing(context, name, option), name=step)
         return
     if found.error_code:
-        yield failed_by(DEAD_LETTERS, metadata_error(context.client, name, found.error_code))
+        yield failed_by(step, metadata_error(context.client, name, found.error_code))
         return
     leaderless = sum(each.leader_id < 0 for each in found.partitions)
     if leaderless:
         text = f"topic {name!r}: {counted(leaderless, 'partition')} of {len(found.partitions):,} without a leader"
-        yield failed(
-            DEAD_LETTERS, text, "start the brokers that hold their replicas; letters for these partitions wait until then"
-        )
+        yield failed(step, text, f"start the brokers that hold their replicas; {step} for these partitions wait until then")
     else:
-        yield ok(DEAD_LETTERS, f"topic {name!r} has {counted(len(found.partitions), 'partition')}", _letter_hint(context, name))
+        hint = _letter_hint(context, name) if step == DEAD_LETTERS else ""
+        yield ok(step, f"topic {name!r} has {counted(len(found.partitions), 'partition')}", hint)
     yield may_on_topic(context, found, {"Write": WRITE})
 
 

@@ -1,4 +1,4 @@
-"""Checks of the dead-letter topic."""
+"""Checks of the topics of dead letters and of reports."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from spark_kafka_sink.broker import EmbeddedBroker
 from spark_kafka_sink.spark.driver.check import CheckReport, check
 from spark_kafka_sink.spark.driver.checks.report import Status
-from spark_kafka_sink.spark.driver.checks.topic import DEAD_LETTERS
+from spark_kafka_sink.spark.driver.checks.topic import DEAD_LETTERS, REPORTS
 from tests.spark.driver.checks.reading import line, lines, settings
 
 
@@ -71,3 +71,13 @@ def test_partitions_without_a_leader_are_a_cross() -> None:
             | {"kafka.bootstrap.servers": made.address(1)}
         )
     assert line(report, DEAD_LETTERS).text == f"topic 'letters': {gone} partitions of 4 without a leader"
+
+
+def test_the_topic_of_reports_is_looked_at_in_the_same_way(broker: EmbeddedBroker) -> None:
+    broker.create_topic("audit")
+    tick = line(check(settings(broker, **{"report.topic": "audit"})), REPORTS)
+    cross = line(check(settings(broker, **{"report.topic": "audits"})), REPORTS)
+    assert (tick.status, tick.text) == (Status.OK, "topic 'audit' has 1 partition")
+    assert (cross.status, cross.text) == (Status.FAILED, "topic 'audits' does not exist; did you mean audit?")
+    assert cross.to_do.startswith("correct the option report.topic, create it with ")
+    assert lines(check(settings(broker)), REPORTS) == []

@@ -1,0 +1,64 @@
+"""Reads back the records of `report.topic`, for programs that get no counts from Spark, such as clients of Spark Connect."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from spark_kafka_sink.client.cluster_client import ClusterClient
+from spark_kafka_sink.errors import UsageError
+from spark_kafka_sink.exactly_once.topic_reader import TopicReader
+from spark_kafka_sink.options.sink_options import KAFKA_PREFIX, TOPIC, sink_options
+from spark_kafka_sink.records.record_reader import Record
+from spark_kafka_sink.spark.driver.history import QueryHistory, history_of
+from spark_kafka_sink.spark.report_record import ReportRecord
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+logger = logging.getLogger(__name__)
+
+_MOST: Final = 10_000
+_TIMEOUT_S: Final = 30.0
+_NAMED: Final = 10
+
+
+def history_from_topic(
+    topic: str,
+    query: StreamingQuery | str,
+    n: int,
+    bootstrap_servers: str | Sequence[str] | None,
+    options: Mapping[str, object] | None,
+) -> QueryHistory:
+    """Returns the history of a query from the reports in a topic: see `DeliveryMetrics.from_topic`."""
+    if not 1 <= n <= _MOST:
+        raise UsageError(f"from_topic: n must be 1 to {_MOST:,}, and it is {n}")
+    given = {**(options or {}), TOPIC: topic}
+    if bootstrap_servers is not None:
+        given[KAFKA_PREFIX + "bootstrap.servers"] = bootstrap_servers
+    deadline = time.monotonic() + _TIMEOUT_S
+    with ClusterClient(sink_options(given).producer) as client:
+        reader = TopicReader(client, topic, deadline, note=logger.warning)
+        records = [record for _, record in reports_in(topic, reader.newest(n, deadline), logger.warning)]
+    wanted = query if isinstance(query, str) else str(query.id)
+    ids = {each.batch.query_id: each.name for each in records}
+    named = [query_id for query_id, name in ids.items() if wanted in (query_id, name)]
+    if not named:
+        found = ", ".join(filter(None, [f"{query_id} ({name})" for query_id, name in list(ids.items())[-_NAMED:]])) or "none"
+        raise UsageError(f"topic {topic}: no query {wanted!r} has a report among the newest {n:,}; those that have one: {found}")
+    query_id = named[-1]
+    batches = [each.batch for each in records if each.batch.query_id == query_id]
+    return history_of(query_id, batches, ids[query_id])
+
+
+def reports_in(
+    topic: str, records: Iterable[tuple[int, Record]], note: Callable[[str], None]
+) -> Iterator[tuple[Record, ReportRecord]]:
+    """Yields the reports among records of a topic. note: is called with a text about each record that is none."""
+    for partition, record in records:
+        try:
+            yield record, ReportRecord.of(record.value)
+        except UsageError as error:
+            note(f"record {record.offset} of partition {partition} of topic {topic} is left out: {error.message}")

@@ -1,0 +1,120 @@
+"""Reports of commits without Spark: what holds them up, and what they must not hold up."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterator, Mapping
+
+import pytest
+
+from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, TaskTransaction
+from spark_kafka_sink.options.sink_options import SinkOptions, sink_options
+from spark_kafka_sink.reports.delivery_report import DeliveryReport
+from spark_kafka_sink.spark.feed import Feed
+from spark_kafka_sink.spark.messages import total
+from spark_kafka_sink.spark.plan import commits
+from spark_kafka_sink.spark.plan.commits import commit_shares
+from spark_kafka_sink.spark.report_record import ReportRecord
+from spark_kafka_sink.spark.task.producer_cache import cache
+from tests.exactly_once.opened import client_of
+from tests.exactly_once.queries import PREFIX, Query
+from tests.kafka.fixtures import NewTopic
+from tests.kafka.kafka import Kafka
+from tests.kafka.witness import read_topic
+
+
+@pytest.fixture
+def query(kafka: Kafka, new_topic: NewTopic) -> Iterator[Query]:
+    with client_of(kafka) as client:
+        yield Query(kafka, client, new_topic(), "report-test-commits")
+    cache.close()
+    commits.committers.close()
+
+
+def options_of(query: Query, report_topic: str, more: Mapping[str, str] | None = None) -> SinkOptions:
+    return sink_options(
+        {
+            "kafka.bootstrap.servers": query.kafka.bootstrap_servers,
+            "topic": query.topic,
+            "delivery.guarantee": "exactly-once",
+            "transactional.id.prefix": PREFIX,
+            "commit.log.topic": query.log_topic,
+            "commit.log.partitions": "2",
+            "report.topic": report_topic,
+            "kafka.transaction.timeout.ms": "60000",
+            **(more or {}),
+        }
+    )
+
+
+def committed(query: Query, options: SinkOptions, number: int, *values: str) -> DeliveryReport:
+    """The report of a micro-batch with these rows, a task each."""
+    batch = MicroBatch(query.id, number)
+    shares = [TaskTransaction(batch, each) for each in query.write(*values, batch=number)]
+    return total(commit_shares(options, batch, shares, [DeliveryReport(records=1) for _ in shares], Feed(), 0.0).reports)
+
+
+def batches_in(kafka: Kafka, topic: str) -> list[int]:
+    found = read_topic(kafka.bootstrap_servers, topic, isolation_level="read_committed")
+    return [ReportRecord.of(each.value).batch.batch for each in found]
+
+
+def test_a_batch_without_rows_has_a_report_too_and_may_run_again(query: Query, new_topic: NewTopic) -> None:
+    topic = new_topic()
+    options = options_of(query, topic)
+    first, again = committed(query, options, 0), committed(query, options, 0)
+    assert (first.commits, first.records, again.records) == (1, 0, 0)
+    committed(query, options, 1, "a", "b")
+    query.expect("a", "b")
+    assert batches_in(query.kafka, topic) == [0, 1]
+    assert query.open_ids() == []
+
+
+@pytest.mark.parametrize("lost_first", [True, False])
+def test_a_batch_whose_report_is_lost_in_one_of_two_runs_is_the_same_batch(
+    query: Query, new_topic: NewTopic, monkeypatch: pytest.MonkeyPatch, lost_first: bool
+) -> None:
+    """Empty or not: a report is no row."""
+    batches: list[tuple[str, ...]] = [(), ("a",)]
+    for number, values in enumerate(batches):
+        for is_lost in (lost_first, not lost_first):
+            with monkeypatch.context() as patched:
+                if is_lost:
+                    patched.setattr(commits, "prepare_report", lambda *_: None)
+                report = committed(query, options_of(query, new_topic()), number, *values)
+            assert report.reports_lost == is_lost
+    query.expect("a")
+    assert query.open_ids() == []
+
+
+def test_a_topic_that_nobody_may_write_to_costs_one_warning_and_no_rows(query: Query, caplog: pytest.LogCaptureFixture) -> None:
+    missing = f"missing-{uuid.uuid4().hex}"
+    options = options_of(query, missing, {"kafka.max.block.ms": "300"})
+    with caplog.at_level(logging.WARNING, "spark_kafka_sink"):
+        lost = [committed(query, options, number, f"{number}").reports_lost for number in range(3)]
+    assert lost == [1, 1, 1]
+    query.expect("0", "1", "2")
+    (warning,) = [each.getMessage() for each in caplog.records if "report.topic" in each.getMessage()]
+    assert f"option report.topic: topic {missing} did not get the report of batch 0 of {query.id}" in warning
+    assert query.open_ids() == []
+
+
+def test_a_prepared_batch_takes_its_report_along_when_another_process_completes_it(
+    query: Query, new_topic: NewTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = new_topic()
+    options = options_of(query, topic)
+
+    def died(name: str, _batch: int) -> None:
+        if name == "prepared.after":
+            raise ConnectionAbortedError
+
+    with monkeypatch.context() as patched, pytest.raises(ConnectionAbortedError):
+        patched.setattr("spark_kafka_sink.exactly_once.failpoints.reach", died)
+        committed(query, options, 0, "a", "b")
+    assert batches_in(query.kafka, topic) == []
+    committed(query, options, 0, "a", "b")
+    query.expect("a", "b")
+    assert batches_in(query.kafka, topic) == [0]
+    assert query.open_ids() == []
