@@ -12,6 +12,7 @@
 #   make test-all    every test on both kinds of broker, every kill, the full model of exactly-once: an hour
 #   make test-minimal  tests with the lowest version of every dependency, 10 minutes; `make test-all` runs it too
 #   make docs        generate the reference pages and build the site in build/site; CHECK=1 fails if they are out of date
+#   make api         compare names, options, codes and commands with docs/interface.txt; WRITE=1 renews it
 #   make dist        wheel and sdist into dist/, checked with twine
 #   make chaos       500 random kills of the processes of an exactly-once query; SEED= repeats a run; also KILLS=, BROKER=kafka
 #   make soak        two streams for MINUTES=20 while brokers are killed: no row lost or doubled, nothing grows
@@ -45,7 +46,7 @@ VENV_OLDEST := .venv-spark-$(OLDEST)
 VENV_MINIMAL := .venv-minimal
 CODE := spark_kafka_sink $(wildcard pyspark_kafka_sink pyspark_kafka_sink.py) jobs tests benchmarks docs
 
-.PHONY: help setup java jars check ci count format test test-quick test-all test-newest test-all-newest test-all-oldest test-minimal fuzz audit demo docs dist chaos soak scale bench bench-parts constraints clean
+.PHONY: help setup java jars check ci count format test test-quick test-all test-newest test-all-newest test-all-oldest test-minimal fuzz audit demo docs api dist chaos soak scale bench bench-parts constraints clean
 
 help:
 	@sed -n 's/^#   make/make/p' $(firstword $(MAKEFILE_LIST))
@@ -165,6 +166,9 @@ docs: setup
 	$(VENV)/bin/python -m tests.fault_table $(if $(CHECK),--check)
 	$(VENV)/bin/python -m sphinx -E -W --keep-going -q -b html -d build/doctrees docs build/site
 	@echo "build/site/index.html"
+
+api: setup
+	$(VENV)/bin/python -m docs.interface $(if $(WRITE),--write)
 
 # Builds in an isolated environment, like a user's pip. Files of an earlier version are removed, so they are not uploaded.
 dist: setup

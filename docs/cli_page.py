@@ -25,10 +25,10 @@ HEAD = f"""# Command line
 
 def cli_page() -> str:
     context = click.Context(main, info_name=NAME)
-    return HEAD + "".join(_described(command, inner) for command, inner in _commands(main, context))
+    return HEAD + "".join(_described(command, inner) for command, inner in commands(main, context))
 
 
-def _commands(group: click.Group, context: click.Context) -> Iterator[tuple[click.Command, click.Context]]:
+def commands(group: click.Group, context: click.Context) -> Iterator[tuple[click.Command, click.Context]]:
     """Yields each command below a group, and those below it, as `--help` orders them."""
     for name in group.list_commands(context):
         command = group.get_command(context, name)
@@ -37,7 +37,7 @@ def _commands(group: click.Group, context: click.Context) -> Iterator[tuple[clic
         inner = click.Context(command, info_name=name, parent=context)
         yield command, inner
         if isinstance(command, click.Group):
-            yield from _commands(command, inner)
+            yield from commands(command, inner)
 
 
 def _described(command: click.Command, context: click.Context) -> str:
@@ -65,7 +65,7 @@ def _rows(command: click.Command, context: click.Context) -> list[list[str]]:
 def _shared(context: click.Context) -> list[list[str]]:
     """Returns the options that all commands of a group have, with the same text."""
     assert isinstance(context.command, click.Group)
-    first, *others = (_rows(command, inner) for command, inner in _commands(context.command, context))
+    first, *others = (_rows(command, inner) for command, inner in commands(context.command, context))
     return [row for row in first if all(row in rows for rows in others)]
 
 
