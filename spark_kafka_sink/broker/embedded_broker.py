@@ -290,8 +290,7 @@ class EmbeddedBroker:
             position = log.log_start_offset
             while position < log.last_stable_offset:
                 read = log.read(position, _READ_BYTES, IsolationLevel.READ_COMMITTED)
-                aborted = [(each.first_offset, each.producer_id) for each in read.aborted_transactions or ()]
-                for record, after in committed(b"".join(read.records), aborted, position, _MOST_BYTES):
+                for record, after in committed(b"".join(read.records), read.aborted_transactions, position, _MOST_BYTES):
                     position = after
                     if record is not None:
                         found.append(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 
 import click
@@ -12,23 +12,19 @@ import click
 from spark_kafka_sink.cli.shared_options import pairs
 from spark_kafka_sink.cli.topic_commands import escaped
 from spark_kafka_sink.errors import OptionError
-from spark_kafka_sink.installation import check_extra
 from spark_kafka_sink.options.registry_options import URL, registry_config
 from spark_kafka_sink.records.record_reader import Record
-from spark_kafka_sink.registry.registry_client import RegistryClient
-from spark_kafka_sink.verify.decoding import SchemaDecoder, named_schema
-from spark_kafka_sink.verify.json_values import as_json, plain
-from spark_kafka_sink.verify.record_errors import UndecodableError, described
-from spark_kafka_sink.verify.schema_ids import found_schema
+from spark_kafka_sink.verify.decoding import Decoders, as_text, decoded, decoders
+from spark_kafka_sink.verify.json_values import as_json
+from spark_kafka_sink.verify.schema_ids import ID_BYTES
 
 _CUT_AT: Final = 200
-_ID_BYTES: Final = 5
 
 
 class RecordText:
     """Turns records into text. With a registry, keys and values that name a schema are decoded."""
 
-    def __init__(self, *, whole: bool, decoders: Mapping[str, SchemaDecoder]) -> None:
+    def __init__(self, *, whole: bool, decoders: Decoders) -> None:
         """whole: whether long values are not cut. decoders: those of key and value; empty: nothing is decoded."""
         self._whole = whole
         self._decoders = decoders
@@ -45,16 +41,14 @@ class RecordText:
                 raise click.UsageError("--set has no effect without --schema-registry-url")
             yield cls(whole=whole, decoders={})
             return
-        check_extra("confluent_kafka", "--schema-registry-url")
-        try:
-            registry = RegistryClient(registry_config({URL: url, **pairs("--set", settings)}))
-        except OptionError as error:
-            hint = "--schema-registry-url" if error.facts.get("option") == URL else "--set"
-            raise click.BadParameter(error.message, param_hint=hint) from None
-        with registry as client:
-            parts = ("key", "value")
-            decoders = {part: SchemaDecoder(topic, part, lambda key: found_schema(key, client)) for part in parts}
-            yield cls(whole=whole, decoders=decoders)
+        with ExitStack() as opened:
+            try:
+                config = registry_config({URL: url, **pairs("--set", settings)})
+                found = opened.enter_context(decoders(topic, config, "--schema-registry-url"))
+            except OptionError as error:
+                hint = "--schema-registry-url" if error.facts.get("option") == URL else "--set"
+                raise click.BadParameter(error.message, param_hint=hint) from None
+            yield cls(whole=whole, decoders=found)
 
     def line(self, partition: int, record: Record) -> str:
         """Returns `partition:offset  timestamp  key  value  headers`, without characters that would change a terminal's state."""
@@ -66,73 +60,49 @@ class RecordText:
         return "  ".join(parts)
 
     def _part(self, part: str, data: bytes | None, record: Record) -> str:
-        schema = named_schema(part, data, record.headers)
-        if schema is None or data is None:
+        found = decoded(part, data, record.headers, self._decoders)
+        if found.schema is None or data is None:
             return readable(data, whole=self._whole)
-        if part not in self._decoders:
-            in_header = isinstance(schema, str)
-            return f"schema {schema} {readable(data if in_header else data[_ID_BYTES:], whole=self._whole)}"
-        try:
-            text = self._decoded(part, data, record)
-        except UndecodableError as error:
-            return f"schema {schema} {readable(data, whole=self._whole)} (cannot be decoded: {escaped(str(error))})"
-        return f"schema {schema} {escaped(text) if self._whole else _cut(escaped(text), len(data))}"
-
-    def _decoded(self, part: str, data: bytes, record: Record, *, ascii_only: bool = False) -> str:
-        """Returns the JSON of a value. Raises UndecodableError, also for one that is nested too deeply."""
-        value = self._decoders[part](data, record.headers)
-        try:
-            return as_json(plain(value), ascii_only=ascii_only)
-        except (ValueError, RecursionError) as error:
-            raise UndecodableError(f"its value has no JSON: {described(error)}") from None
+        if found.json is not None:
+            text = escaped(found.json)
+            return f"schema {found.schema} {text if self._whole else _cut(text, len(data))}"
+        if found.problem:
+            return f"schema {found.schema} {readable(data, whole=self._whole)} (cannot be decoded: {escaped(found.problem)})"
+        is_in_header = isinstance(found.schema, str)
+        return f"schema {found.schema} {readable(data if is_in_header else data[ID_BYTES:], whole=self._whole)}"
 
     def json(self, partition: int, record: Record) -> str:
         """Returns the whole record. Bytes that are not UTF-8 are `{"hex": "..."}`."""
         found: dict[str, Any] = {"partition": partition, "offset": record.offset, "timestamp": record.timestamp}
-        decoded: dict[str, str] = {}
+        jsons: dict[str, str] = {}
         for part, data in (("key", record.key), ("value", record.value)):
             found[part] = _json_bytes(data)
-            schema = named_schema(part, data, record.headers)
-            if schema is None or data is None:
-                continue
-            found[f"{part}_schema"] = schema
-            if part not in self._decoders:
-                continue
-            try:
-                decoded[part] = self._decoded(part, data, record, ascii_only=True)
-            except UndecodableError as error:
-                found[f"{part}_problem"] = str(error)
+            read = decoded(part, data, record.headers, self._decoders, ascii_only=True)
+            if read.schema is not None:
+                found[f"{part}_schema"] = read.schema
+            if read.json is not None:
+                jsons[part] = read.json
+            if read.problem:
+                found[f"{part}_problem"] = read.problem
         found["headers"] = [[name, _json_bytes(value)] for name, value in record.headers]
-        texts = {name: decoded.get(name) or as_json(value, ascii_only=True) for name, value in found.items()}
+        texts = {name: jsons.get(name) or as_json(value, ascii_only=True) for name, value in found.items()}
         return f"{{{', '.join(f'{as_json(name)}: {text}' for name, text in texts.items())}}}"
 
 
 def readable(data: bytes | None, *, whole: bool = False) -> str:
-    """Returns text for UTF-8, `0x...` for other bytes, `null` for None and `""` for no bytes; cut after 200 characters."""
+    """Returns bytes `as_text`, `null` for None and `""` for no bytes; cut after 200 characters."""
     if data is None:
         return "null"
     if not data:
         return '""'
     shown = data if whole else data[: 4 * _CUT_AT]
-    try:
-        # The cut may have gone through a character.
-        text = escaped(shown.decode() if whole or len(shown) == len(data) else _cut_text(shown))
-    except UnicodeDecodeError:
-        text = f"0x{shown.hex()}"
-    return text if whole else _cut(text, len(data), is_all=len(shown) == len(data))
+    is_all = len(shown) == len(data)
+    text = escaped(as_text(shown, is_cut=not is_all))
+    return text if whole else _cut(text, len(data), is_all=is_all)
 
 
 def _cut(text: str, size: int, *, is_all: bool = True) -> str:
     return text if is_all and len(text) <= _CUT_AT else f"{text[:_CUT_AT]}... ({size:,} bytes)"
-
-
-def _cut_text(data: bytes) -> str:
-    for end in range(len(data), len(data) - 4, -1):
-        try:
-            return data[:end].decode()
-        except UnicodeDecodeError:
-            continue
-    return data.decode()
 
 
 def time_text(timestamp: int) -> str:

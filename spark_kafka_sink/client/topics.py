@@ -139,12 +139,12 @@ def wait_for_leaders(client: ClusterClient, name: str, deadline: float) -> int:
         waiter.again()
 
 
-def metadata_error(client: ClusterClient, name: str, code: int) -> BrokerError:
-    """Returns the error of a topic that cannot be described."""
+def metadata_error(client: ClusterClient, name: str, code: int, *, grants: str | None = None) -> BrokerError:
+    """Returns the error of a topic that cannot be described. grants: as for `Rights.denied`; None: those of a producer."""
     if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return BrokerError(f"topic {name!r} does not exist", topic=name, error_code=int(code), error=error_facts(code).name)
     text = f"topic {name!r}: the broker answered {error_facts(code).name}"
-    return client.rights.error(text, ApiKey.METADATA, code, name, topic=name)
+    return client.rights.error(text, ApiKey.METADATA, code, name, grants=grants, topic=name)
 
 
 _WHOLE_METADATA: Final = replace(METADATA, max_response_bytes=100 * MEGABYTE)

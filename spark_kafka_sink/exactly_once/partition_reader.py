@@ -297,8 +297,7 @@ class LogReader(PartitionReader):
 
 def committed_records(said: PartitionData, position: int, limit: int = MAX_DECOMPRESSED) -> Iterator[tuple[Record | None, int]]:
     """Yields each record of a response with the next offset, as `small_batches.committed` does."""
-    aborted = [(each.first_offset, each.producer_id) for each in said.aborted_transactions or ()]
-    return committed(data_of(said), aborted, position, limit)
+    return committed(data_of(said), said.aborted_transactions, position, limit)
 
 
 # Markers of transactions whose coordinators no longer know how they ended

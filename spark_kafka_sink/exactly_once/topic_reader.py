@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Final
 
 from spark_kafka_sink.client.backoff import ExponentialBackoff, ResponseWaiter
@@ -21,17 +22,20 @@ from spark_kafka_sink.protocol.apis.metadata import MetadataResponseTopic
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from spark_kafka_sink.protocol.fields import ZERO_UUID
 from spark_kafka_sink.records.record_reader import Record
+from spark_kafka_sink.security.acls import CONSUMER
 
 _READ_UNCOMMITTED: Final = 0
 _READ_COMMITTED: Final = 1
 _PARTITION_BYTES: Final = 1024 * 1024
 _FETCH_BYTES: Final = 16 * 1024 * 1024
 _MOST_BYTES: Final = 256 * MEGABYTE
-"""Kept at once. A person looks at less."""
+"""Bytes of keys, values and headers that are kept for an answer. A person looks at less."""
 _WAIT_MS: Final = 500
 _BACKOFF: Final = ExponentialBackoff(50, 500)
-_MOST_RECORDS: Final = 50_000
-"""Records taken from one response: the smallest have seven bytes and take 200. The next fetch returns the others."""
+_TAKEN_RECORDS: Final = 50_000
+_TAKEN_BYTES: Final = 32 * MEGABYTE
+"""Taken from responses at once, which may be compressed, and whose smallest records have seven bytes and take 200. The next fetch
+returns the others."""
 _FETCH: Final = replace(FETCH, max_response_bytes=100 * MEGABYTE)
 """Unlike those of the commit log, the records of users may be large."""
 _FETCH_BY_NAME: Final = _FETCH.limited_to(FETCH.min_version, 12)
@@ -76,13 +80,13 @@ class TopicReader:
         left_out = sorted(each.partition_index for each in self._topic.partitions if each.partition_index not in self._ends)
         if left_out:
             partitions = f"partition{'' if len(left_out) == 1 else 's'} {', '.join(map(str, left_out))}"
-            self._note(f"topic {name} is printed without {partitions}, which has no leader that answers")
+            self._note(f"topic {name}: the records of {partitions} are left out, because no leader answers")
         self._positions = {partition: end for partition, (_, end) in self._ends.items()}
 
     def _described(self, deadline: float) -> MetadataResponseTopic:
         topic = topic_metadata(self._client, self._name, deadline)
         if topic.error_code:
-            raise metadata_error(self._client, self._name, topic.error_code)
+            raise metadata_error(self._client, self._name, topic.error_code, grants=CONSUMER)
         wanted = self._partition
         if wanted is None:
             return topic
@@ -97,26 +101,26 @@ class TopicReader:
     def newest(self, count: int, deadline: float) -> list[tuple[int, Record]]:
         """Returns the newest records of all partitions by timestamp, oldest first.
 
-        Some offsets hold no record to print: markers, aborted records, and those that compaction removed. A partition that
+        Some offsets hold no record to show: markers, aborted records, and those that compaction removed. A partition that
         yields too few records is read again from further back.
         """
-        found: dict[int, deque[Record]] = {}
+        newest: list[tuple[int, Record]] = []
         windows = dict.fromkeys(self._ends, count) if count else {}
         while windows:
             starts = {
                 partition: max(self._ends[partition][0], self._ends[partition][1] - window)
                 for partition, window in windows.items()
             }
-            read = self._read(starts, count, deadline)
-            found |= read
-            windows = {
-                partition: window * 8
-                for partition, window in windows.items()
-                if len(read[partition]) < count and starts[partition] > self._ends[partition][0]
-            }
-        records = [(partition, record) for partition, each in found.items() for record in each]
-        records.sort(key=lambda one: (one[1].timestamp, one[0], one[1].offset))
-        return records[-count:] if count else []
+            again: dict[int, int] = {}
+            for partition, records in self._read(starts, count, deadline, newest):
+                if len(records) < count and starts[partition] > self._ends[partition][0]:
+                    again[partition] = windows[partition] * 8
+                else:
+                    newest += [(partition, record) for record in records]
+                    newest.sort(key=_age)
+                    del newest[:-count]
+            windows = again
+        return newest
 
     def new(self, deadline: float) -> list[tuple[int, Record]]:
         """Waits a moment for new records. Returns them by timestamp; empty if there are none."""
@@ -125,7 +129,7 @@ class TopicReader:
         while not self._fetched(self._positions, records, waiter, _WAIT_MS):
             waiter.again()
             self._find_again(deadline)
-        return sorted(records, key=lambda one: (one[1].timestamp, one[0], one[1].offset))
+        return sorted(records, key=_age)
 
     def _find_again(self, deadline: float) -> None:
         """Fetches metadata. If the topic was created again, its records are all new, and so are its partitions."""
@@ -134,8 +138,13 @@ class TopicReader:
             self._note(f"topic {self._name} was deleted and created again; it is read from its start")
             self._positions = {each.partition_index: 0 for each in self._topic.partitions}
 
-    def _read(self, starts: Mapping[int, int], count: int, deadline: float) -> dict[int, deque[Record]]:
-        """Returns the last `count` records of each partition from its start to its end."""
+    def _read(
+        self, starts: Mapping[int, int], count: int, deadline: float, newest: Sequence[tuple[int, Record]]
+    ) -> Iterator[tuple[int, deque[Record]]]:
+        """Yields each partition with its last `count` records from its start to its end, once it is read.
+
+        newest: what the caller keeps of the partitions before.
+        """
         found = {partition: deque[Record](maxlen=count) for partition in starts}
         positions, waiter = dict(starts), ResponseWaiter(deadline, _BACKOFF)
         while left := {each: at for each, at in positions.items() if at < self._ends[each][1]}:
@@ -146,10 +155,13 @@ class TopicReader:
             for partition, record in records:
                 if record.offset < self._ends[partition][1]:
                     found[partition].append(record)
-            if sum(_size(each) for kept in found.values() for each in kept) > _MOST_BYTES:
+            for partition in [each for each, at in left.items() if at >= self._ends[each][1]]:
+                yield partition, found.pop(partition)
+            kept = chain((each for _, each in newest), chain.from_iterable(found.values()))
+            if sum(map(_size, kept)) > _MOST_BYTES:
+                most = f"{_MOST_BYTES // MEGABYTE} MB"
                 raise UsageError(
-                    f"topic {self._name}: the newest {count:,} records of each partition take more than {_MOST_BYTES // MEGABYTE}"
-                    " MB; ask for fewer, or for one partition"
+                    f"topic {self._name}: the newest {count:,} records take more than {most}; ask for fewer, or for one partition"
                 )
             if not is_fine:
                 waiter.again()
@@ -157,7 +169,6 @@ class TopicReader:
             elif not is_ahead:
                 waiter.note(f"Fetch of {self._name}", "no records came")
                 waiter.again()
-        return found
 
     def _fetched(
         self, positions: dict[int, int], records: list[tuple[int, Record]], waiter: ResponseWaiter, wait_ms: int
@@ -174,7 +185,7 @@ class TopicReader:
                 by_leader.setdefault(each.leader_id, []).append(wanted)
         deadline = time.monotonic() + max(1.0, wait_ms / 1000 * 4)
         answers = self._client.try_many([self._request(*one, wait_ms) for one in by_leader.items()], deadline)
-        is_fine = True
+        is_fine, size = True, 0
         for leader, answer in zip(by_leader, answers, strict=True):
             if isinstance(answer, Exception):
                 waiter.note(f"Fetch of {self._name} from broker {leader}", answer.message)
@@ -193,8 +204,9 @@ class TopicReader:
                     for record, after in committed_records(said, positions[partition], _MOST_BYTES):
                         if record is not None:
                             records.append((partition, record))
+                            size += _size(record)
                         positions[partition] = after
-                        if len(records) >= _MOST_RECORDS:
+                        if len(records) >= _TAKEN_RECORDS or size >= _TAKEN_BYTES:
                             return is_fine
         return is_fine
 
@@ -228,6 +240,11 @@ class TopicReader:
         if code and not error_facts(code).retriable and code != ErrorCode.OFFSET_OUT_OF_RANGE:
             text = f"topic {self._name!r}: Fetch answered {error_facts(code).name}"
             raise self._client.rights.error(text, FETCH.key, code, self._name, topic=self._name)
+
+
+def _age(one: tuple[int, Record]) -> tuple[int, int, int]:
+    partition, record = one
+    return record.timestamp, partition, record.offset
 
 
 def _size(record: Record) -> int:

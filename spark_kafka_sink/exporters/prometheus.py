@@ -153,7 +153,7 @@ class _Server(ThreadingMixIn, WSGIServer):
     def _end(self, now: float) -> None:
         for peer in [peer for peer, deadline in list(self._peers.items()) if deadline <= now]:
             self._peers.pop(peer, None)
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):  # it has gone
                 peer.shutdown(socket.SHUT_RDWR)  # its thread reads the end
 
     def handle_error(self, request: Any, client_address: Any) -> None:

@@ -120,7 +120,7 @@ class TlsChannel:
         try:
             # After a failure, `getpeercert` is empty. SSLSocket.get_verified_chain, public in Python 3.13, returns bytes.
             info: CertificateInfo = sock._sslobj.get_verified_chain()[0].get_info()
-        except (AttributeError, IndexError, TypeError, ValueError, OSError):
+        except (AttributeError, IndexError, TypeError, ValueError, OSError):  # private, so any Python may change it
             return None
         return info
 

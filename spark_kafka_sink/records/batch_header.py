@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from typing import Protocol
 
 from crc32c import crc32c
 
@@ -22,6 +23,37 @@ CODEC_MASK = 0x07
 LOG_APPEND_TIME = 1 << 3
 TRANSACTIONAL = 1 << 4
 CONTROL = 1 << 5
+
+
+class HasAttributes(Protocol):
+    """A header that was read."""
+
+    @property
+    def attributes(self) -> int: ...
+
+
+class AttributeBits:
+    """The bits of a header's `attributes`."""
+
+    __slots__ = ()
+
+    @property
+    def codec_id(self: HasAttributes) -> int:
+        return self.attributes & CODEC_MASK
+
+    @property
+    def is_log_append_time(self: HasAttributes) -> bool:
+        """Whether the broker set the time, so that every record's timestamp is the largest of the batch."""
+        return bool(self.attributes & LOG_APPEND_TIME)
+
+    @property
+    def is_transactional(self: HasAttributes) -> bool:
+        return bool(self.attributes & TRANSACTIONAL)
+
+    @property
+    def is_control(self: HasAttributes) -> bool:
+        """Whether this is a transaction marker instead of data."""
+        return bool(self.attributes & CONTROL)
 
 
 def batch_header(

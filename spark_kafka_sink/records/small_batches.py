@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from crc32c import crc32c
 
@@ -17,13 +17,11 @@ from spark_kafka_sink.errors import ProtocolError
 from spark_kafka_sink.records.batch_header import (
     CHECKED,
     CODEC_MASK,
-    CONTROL,
     HEADER_SIZE,
-    LOG_APPEND_TIME,
     MAGIC,
     SIZE_BEFORE_LENGTH,
-    TRANSACTIONAL,
     UNCHECKED,
+    AttributeBits,
     batch_header,
 )
 from spark_kafka_sink.records.compression import Buffer, Codec, decompress
@@ -95,7 +93,7 @@ _LAST_CODEC = max(Codec)  # checking each one took a quarter of the time of a sm
 
 
 @dataclass(frozen=True, slots=True)
-class FetchedBatch:
+class FetchedBatch(AttributeBits):
     """A batch of a log: the fields of its header, and its records as stored (`payload`, possibly compressed)."""
 
     base_offset: int
@@ -112,21 +110,7 @@ class FetchedBatch:
 
     @property
     def codec(self) -> Codec:
-        return Codec(self.attributes & CODEC_MASK)
-
-    @property
-    def is_log_append_time(self) -> bool:
-        """Whether the broker set the time, so that every record's timestamp is `max_timestamp`."""
-        return bool(self.attributes & LOG_APPEND_TIME)
-
-    @property
-    def is_transactional(self) -> bool:
-        return bool(self.attributes & TRANSACTIONAL)
-
-    @property
-    def is_control(self) -> bool:
-        """Whether this is a transaction marker instead of data."""
-        return bool(self.attributes & CONTROL)
+        return Codec(self.codec_id)
 
     @property
     def last_offset(self) -> int:
@@ -182,19 +166,27 @@ ABORT: Final = b"\x00\x00\x00\x00"
 COMMIT: Final = b"\x00\x00\x00\x01"
 
 
+class Aborted(Protocol):
+    """An aborted transaction in one partition."""
+
+    @property
+    def producer_id(self) -> int: ...
+    @property
+    def first_offset(self) -> int: ...
+
+
 def committed(
-    data: Buffer, aborted: Iterable[tuple[int, int]], position: int, limit: int = MAX_DECOMPRESSED
+    data: Buffer, aborted: Iterable[Aborted] | None, position: int, limit: int = MAX_DECOMPRESSED
 ) -> Iterator[tuple[Record | None, int]]:
     """Yields each record at or after `position` with the next offset, and None with the next offset at the end of each batch.
 
-    aborted: the first offset and the producer id of each aborted transaction. limit: of a batch, in bytes. Raises ProtocolError
-    if the data is invalid.
+    aborted: None as empty. limit: of a batch, in bytes. Raises ProtocolError if the data is invalid.
     """
-    begun = sorted(aborted)
+    begun = sorted(aborted or (), key=lambda each: each.first_offset)
     producers = set[int]()  # whose records are being dropped
     for batch in decode_batches(data, cut_off=True):
-        while begun and begun[0][0] <= batch.last_offset:
-            producers.add(begun.pop(0)[1])
+        while begun and begun[0].first_offset <= batch.last_offset:
+            producers.add(begun.pop(0).producer_id)
         if batch.is_control:
             marker = next(batch.each_record(), None)  # None where compaction has removed it
             if marker is not None and marker.key == ABORT:

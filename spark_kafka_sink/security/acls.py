@@ -26,6 +26,9 @@ ANONYMOUS: Final = "User:ANONYMOUS"
 COMMIT_LOG: Final = "--operation Create --operation DescribeConfigs --operation Read --operation Write"
 """All rights that a driver needs on the commit log's topic; brokers check them one after the other."""
 
+CONSUMER: Final = "--operation Read"
+"""The right that a client needs to read a topic, which includes Describe."""
+
 
 class Resource(StrEnum):
     """The kinds of resources that rights are granted on."""

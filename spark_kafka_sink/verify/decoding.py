@@ -1,22 +1,26 @@
 """Decodes keys and values with fastavro and confluent-kafka's deserializers, which are not the sink's code.
 
-They get schemas that were found before, so a task needs neither the registry nor its secrets.
+They get schemas that were found before, so a task needs neither the registry nor its secrets. The last part makes text of them.
 """
 
 from __future__ import annotations
 
+import codecs
 import io
 import json
+import re
 import struct
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple
 
 from spark_kafka_sink.errors import InstallationError, SchemaError
 from spark_kafka_sink.formats.avro.avro_schema import Array, AvroType, Fixed, Map, Primitive, Record, Union, parse
-from spark_kafka_sink.installation import not_installed
-from spark_kafka_sink.registry.registry_client import SchemaText
+from spark_kafka_sink.installation import check_extra, not_installed
+from spark_kafka_sink.options.registry_options import RegistryConfig
+from spark_kafka_sink.registry.registry_client import RegistryClient, SchemaText
 from spark_kafka_sink.verify.conversion import AVRO, JSON, PROTOBUF
-from spark_kafka_sink.verify.json_values import json_value, validated_json
+from spark_kafka_sink.verify.json_values import as_json, json_value, plain, validated_json
 from spark_kafka_sink.verify.record_errors import UndecodableError, described
 from spark_kafka_sink.verify.schema_ids import (
     GUID_BYTES,
@@ -27,6 +31,7 @@ from spark_kafka_sink.verify.schema_ids import (
     NoSchemaIdError,
     SchemaKey,
     TopicSchema,
+    found_schema,
     id_bytes,
     last_file,
     not_looked_up,
@@ -344,3 +349,53 @@ def named_schema(part: str, data: bytes | None, headers: Headers) -> SchemaKey |
         return None
     # Without a header, bytes that only look like a guid are common.
     return key if key and (isinstance(key, int) or named is not data) else None
+
+
+# Text, for people who look at records
+
+Decoders = Mapping[str, SchemaDecoder]
+"""Those of key and value; empty without a registry."""
+
+_CONTROLS: Final = re.compile(r"[\0-\x08\x0b\x0c\x0e-\x1f]")
+
+
+@contextmanager
+def decoders(topic: str, registry: RegistryConfig, used_by: str) -> Iterator[Decoders]:
+    """Yields the decoders of a topic's keys and values. used_by: as for `check_extra`."""
+    check_extra("confluent_kafka", used_by)
+    with RegistryClient(registry) as client:
+        yield {part: SchemaDecoder(topic, part, lambda key: found_schema(key, client)) for part in ("key", "value")}
+
+
+class DecodedPart(NamedTuple):
+    """A key or a value: the schema that it names, its JSON if it was decoded, and why it cannot be decoded, else empty."""
+
+    schema: SchemaKey | None = None
+    json: str | None = None
+    problem: str = ""
+
+
+def decoded(part: str, data: bytes | None, headers: Headers, decoders: Decoders, *, ascii_only: bool = False) -> DecodedPart:
+    """Returns a part, key or value, decoded by the schema that it names."""
+    schema = named_schema(part, data, headers)
+    if schema is None or data is None or part not in decoders:
+        return DecodedPart(schema)
+    try:
+        value = decoders[part](data, headers)
+        return DecodedPart(schema, as_json(plain(value), ascii_only=ascii_only))
+    except UndecodableError as error:
+        return DecodedPart(schema, problem=str(error))
+    except (ValueError, RecursionError) as error:
+        return DecodedPart(schema, problem=f"its value has no JSON: {described(error)}")
+
+
+def as_text(data: bytes, *, is_cut: bool = False) -> str:
+    """Returns UTF-8 as text, and `0x...` for other bytes and for control characters: zeros of a number would be invisible.
+
+    is_cut: whether the last character may be incomplete.
+    """
+    try:
+        text = codecs.getincrementaldecoder("utf-8")().decode(data, final=not is_cut)
+    except UnicodeDecodeError:
+        text = "\0"
+    return f"0x{data.hex()}" if _CONTROLS.search(text) else text

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import logging
-import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
 import pyarrow as pa
@@ -14,22 +13,17 @@ import pyarrow as pa
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.exactly_once.topic_reader import TopicReader
-from spark_kafka_sink.installation import check_extra
 from spark_kafka_sink.options.registry_options import registry_config
 from spark_kafka_sink.options.schema_options import is_registry_option
 from spark_kafka_sink.options.sink_options import KAFKA_PREFIX, TOPIC, sink_options
 from spark_kafka_sink.records.record_reader import Record
-from spark_kafka_sink.registry.registry_client import RegistryClient
-from spark_kafka_sink.verify.decoding import SchemaDecoder, named_schema
-from spark_kafka_sink.verify.json_values import as_json, plain
-from spark_kafka_sink.verify.record_errors import UndecodableError
-from spark_kafka_sink.verify.schema_ids import found_schema
+from spark_kafka_sink.spark.plan.first_contact import check_answers
+from spark_kafka_sink.verify.decoding import Decoders, as_text, decoded, decoders
 
 logger = logging.getLogger(__name__)
 
 _MOST: Final = 10_000
 _TIMEOUT_S: Final = 30.0
-_CONTROLS: Final = re.compile(r"[\0-\x08\x0b\x0c\x0e-\x1f]")
 _FORMATS: Final = ("key.format", "value.format")
 
 
@@ -44,13 +38,14 @@ def tail(
 ) -> pa.Table:
     """Returns the newest records of a topic, oldest first, for people who look at them.
 
-    It reads as a consumer with isolation.level=read_committed, needs no consumer group, and waits for 30 seconds at most.
+    It reads as a consumer with isolation.level=read_committed, needs no consumer group, and waits for 30 seconds at most: 10 for
+    the first answer.
     `to_pandas()` of the result, or `spark.createDataFrame(result)`, makes a DataFrame of it. To process a topic, use Spark's own
     source or a consumer.
 
     Args:
         topic: The topic.
-        n: How many records, 1 to 10,000. The newest n of each partition may have 256 MB together.
+        n: How many records, 1 to 10,000, of at most 256 MB in all.
         bootstrap_servers: "host:port,host:port", or a sequence of "host:port".
         options: As for `format("kafka_sink")`: those that a write was given may be given here, too.
         partition: Of this partition only. None for all.
@@ -71,13 +66,17 @@ def tail(
         given[KAFKA_PREFIX + "bootstrap.servers"] = bootstrap_servers
     registry = {name: value for name, value in given.items() if is_registry_option(name)}
     has_format = any(name in given for name in _FORMATS)
-    config = sink_options({name: value for name, value in given.items() if has_format or name not in registry}).producer
+    sink = sink_options({name: value for name, value in given.items() if has_format or name not in registry})
+    decoding: AbstractContextManager[Decoders] = nullcontext({})
+    if registry:
+        decoding = decoders(topic, registry_config(registry), "tail() with a schema registry")
     deadline = time.monotonic() + _TIMEOUT_S
-    with _decoders(topic, registry) as decoders, ClusterClient(config) as client:
+    with decoding as by_part, ClusterClient(sink.producer) as client:
+        check_answers(client, sink, "this program")
         reader = TopicReader(client, topic, deadline, partition=partition, uncommitted=uncommitted, note=logger.warning)
         found = reader.newest(n, deadline)
-        parts = {part: [_part(part, record, decoders) for _, record in found] for part in ("key", "value")}
-    kind = pa.string() if decoders else pa.binary()
+        parts = {part: [_part(part, record, by_part) for _, record in found] for part in ("key", "value")}
+    kind = pa.string() if registry else pa.binary()
     headers = [[{"key": name, "value": value} for name, value in record.headers] or None for _, record in found]
     return pa.table(
         {
@@ -92,30 +91,11 @@ def tail(
     )
 
 
-@contextmanager
-def _decoders(topic: str, registry: Mapping[str, object]) -> Iterator[Mapping[str, SchemaDecoder]]:
-    """Yields those of keys and values; none without a registry."""
-    if not registry:
-        yield {}
-        return
-    check_extra("confluent_kafka", "tail() with a schema registry")
-    with RegistryClient(registry_config(registry)) as client:
-        yield {part: SchemaDecoder(topic, part, lambda key: found_schema(key, client)) for part in ("key", "value")}
-
-
-def _part(part: str, record: Record, decoders: Mapping[str, SchemaDecoder]) -> bytes | str | None:
+def _part(part: str, record: Record, decoders: Decoders) -> bytes | str | None:
     data = record.key if part == "key" else record.value
     if data is None or not decoders:
         return data
-    problem = ""
-    if named_schema(part, data, record.headers) is not None:
-        try:
-            return as_json(plain(decoders[part](data, record.headers)))
-        except (UndecodableError, ValueError, RecursionError) as error:
-            problem = f" (cannot be decoded: {error})"
-    try:
-        text = data.decode()
-    except UnicodeDecodeError:
-        text = "\0"
-    # Zeros of a number would be invisible.
-    return (f"0x{data.hex()}" if _CONTROLS.search(text) else text) + problem
+    found = decoded(part, data, record.headers, decoders)
+    if found.json is not None:
+        return found.json
+    return as_text(data) + (f" (cannot be decoded: {found.problem})" if found.problem else "")

@@ -17,7 +17,7 @@ def raw_listener(serve_one: Callable[[socket.socket], None]) -> Iterator[tuple[s
             while True:
                 try:
                     connection, _ = server.accept()
-                except OSError:
+                except OSError:  # the listener is closed
                     return
                 with connection:
                     connection.settimeout(60)

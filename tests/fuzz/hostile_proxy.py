@@ -54,13 +54,13 @@ class HostileProxy:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        with suppress(OSError):
+        with suppress(OSError):  # some systems refuse it for a listener
             self._server.shutdown(socket.SHUT_RDWR)
         self._server.close()
         with self._lock:
             ends = list(self._open)
         for end in ends:
-            with suppress(OSError):
+            with suppress(OSError):  # its peer was first
                 end.shutdown(socket.SHUT_RDWR)
         for thread in self._threads:
             if thread.ident is not None:
@@ -70,13 +70,14 @@ class HostileProxy:
         while True:
             try:
                 client, _ = self._server.accept()
-            except OSError:
+            except OSError:  # the proxy is closed
                 return
             thread = threading.Thread(target=self._serve, args=(client,), name="hostile-proxy", daemon=True)
             self._threads = [one for one in self._threads if one.is_alive()] + [thread]
             thread.start()
 
     def _serve(self, client: socket.socket) -> None:
+        """Serves a client until either end has gone."""
         with client, socket.create_connection((HOST, self._broker_port)) as broker, suppress(OSError, EOFError):
             with self._lock:
                 self._open |= {client, broker}

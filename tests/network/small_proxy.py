@@ -37,7 +37,7 @@ class SmallProxy:
     def close(self) -> None:
         # A socket that another thread waits on ends that wait when it is shut down, not when it is closed.
         for sock in (self._listener, *self._sockets):
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):  # its peer was first
                 sock.shutdown(socket.SHUT_RDWR)
         for thread in self._threads:
             thread.join(60)
@@ -45,7 +45,7 @@ class SmallProxy:
             sock.close()
 
     def _accept(self) -> None:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # the listener is closed
             while True:
                 client, _ = self._listener.accept()
                 self._sockets.append(client)
@@ -54,7 +54,7 @@ class SmallProxy:
                 thread.start()
 
     def _run(self, client: socket.socket) -> None:
-        with contextlib.suppress(OSError, EOFError):
+        with contextlib.suppress(OSError, EOFError):  # an end has gone
             server = self._serve(client)
             if server is not None:
                 self._sockets.append(server)
@@ -62,7 +62,7 @@ class SmallProxy:
                 back.start()
                 _pump(client, server)
                 back.join(60)
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # it has gone
             client.shutdown(socket.SHUT_RDWR)
 
     def _connect(self, host: str, port: int) -> socket.socket:
@@ -133,9 +133,9 @@ def _exactly(sock: socket.socket, size: int) -> bytes:
 
 
 def _pump(source: socket.socket, target: socket.socket) -> None:
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):  # an end has gone
         while chunk := source.recv(65_536):
             target.sendall(chunk)
     for sock in (source, target):
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # it has gone
             sock.shutdown(socket.SHUT_RDWR)

@@ -38,7 +38,7 @@ def echo() -> Iterator[int]:
 
 
 def _echo(listener: socket.socket) -> None:
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):  # the test is over
         while True:
             client, _ = listener.accept()
             with client:

@@ -349,7 +349,7 @@ def test_any_bytes_end_in_an_error_or_a_wait(scheme: str) -> None:
             answer = rng.choice(starts) + rng.randbytes(rng.randrange(40)) + b"\r\n\r\n"
             channel = far.channel(scheme)
             channel.handshake()
-            with contextlib.suppress(AuthenticationError, OSError):
+            with contextlib.suppress(AuthenticationError, OSError):  # the errors of a user; any other one fails the test
                 far.says(channel, answer)
             channel.close()
 

@@ -102,7 +102,7 @@ class TlsEnds:
 
     def close(self) -> None:
         self.near.close()
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # it was closed or reset
             self.far_socket.close()
 
 

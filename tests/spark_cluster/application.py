@@ -66,7 +66,7 @@ class Application:
         try:
             (application,) = self._get("")
             found = self._get(f"/{application['id']}/allexecutors")
-        except (OSError, ValueError):
+        except (OSError, ValueError):  # the page is not there yet
             return {}
         return {each.id: each for each in map(_executor, found) if each.id != DRIVER}
 

@@ -4,20 +4,31 @@ from __future__ import annotations
 
 import datetime
 import time
+from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
 from confluent_kafka import Producer as ConfluentProducer
 
 import spark_kafka_sink as sks
-from spark_kafka_sink.broker import EmbeddedBroker
-from spark_kafka_sink.errors import BrokerError, OptionError, UsageError
+from spark_kafka_sink.broker import BrokerConfig, EmbeddedBroker
+from spark_kafka_sink.broker.acl import parse_acls
+from spark_kafka_sink.errors import AuthorizationError, BrokerError, MetadataTimeoutError, OptionError, UsageError
+from spark_kafka_sink.exactly_once import topic_reader
+from spark_kafka_sink.protocol.api import ApiKey
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
+from tests.kafka.ports import free_ports
 from tests.registry.stand_in import StandIn
 from tests.waiting import until
 
 MOMENT_MS = time.time_ns() // 1_000_000 - 3_600_000
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker() as made:
+        yield made
 
 
 def sent(kafka: Kafka, topic: str, count: int) -> None:
@@ -103,6 +114,56 @@ def test_a_batch_of_many_compressed_bytes_is_shown() -> None:
             producer.send("t", bytes(30_000_000))
         assert len(sks.tail("t", bootstrap_servers=broker.bootstrap_servers)["value"][0].as_py()) == 30_000_000
         assert len(broker.records("t")[0].value or b"") == 30_000_000
+
+
+def test_only_what_is_shown_counts_against_the_limit(broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each partition is read for as many. It has too few at first, because half of its offsets are markers."""
+    broker.create_topic("wide", 4)
+    with sks.Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "wide"}) as producer:
+        producer.init_transactions()
+        for _ in range(3):
+            producer.begin()
+            for partition in range(4):
+                producer.send("wide", bytes(100_000), partition=partition)
+            producer.commit()
+    monkeypatch.setattr(topic_reader, "_MOST_BYTES", 700_000)
+    assert sks.tail("wide", 5, bootstrap_servers=broker.bootstrap_servers).num_rows == 5
+    with pytest.raises(UsageError, match=r"the newest 12 records take more than 0 MB; ask for fewer, or for one partition"):
+        sks.tail("wide", 12, bootstrap_servers=broker.bootstrap_servers)
+
+
+def test_records_that_compress_well_are_taken_a_few_at_a_time(broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A response of 16 MB may hold any number of bytes."""
+    broker.create_topic("zeros")
+    with sks.Producer({"bootstrap.servers": broker.bootstrap_servers, "compression.type": "zstd"}) as producer:
+        for _ in range(9):
+            producer.send("zeros", bytes(100_000))
+    monkeypatch.setattr(topic_reader, "_TAKEN_BYTES", 250_000)
+    asked: list[object] = []
+    broker.faults.watch(ApiKey.FETCH, topic="zeros", times=None, on_request=lambda _, body: asked.append(body))
+    assert sks.tail("zeros", bootstrap_servers=broker.bootstrap_servers)["offset"].to_pylist() == list(range(9))
+    assert len(asked) == 3
+
+
+def test_an_address_where_nobody_answers_is_said_as_soon_as_by_a_write() -> None:
+    servers = f"127.0.0.1:{free_ports(1)[0]}"
+    options = {"kafka.bootstrap.servers": servers, "kafka.max.block.ms": 300}
+    text = f"topic t: no broker of bootstrap.servers {servers} answered this program within 0.3 s: .*Connection refused"
+    with pytest.raises(MetadataTimeoutError, match=text):
+        sks.tail("t", options=options)
+
+
+def test_a_missing_right_is_a_consumers() -> None:
+    with EmbeddedBroker(config=BrokerConfig(sasl_users={"ana": "word"}, acls=[])) as broker:
+        broker.create_topic("t")
+        options = {f"kafka.{name}": value for name, value in broker.client_settings.items()}
+        for operation in ("Describe", "Read"):
+            with pytest.raises(AuthorizationError, match=f"User:ana is not authorized for {operation} on topic t; ") as raised:
+                sks.tail("t", options=options)
+            assert raised.value.facts["acl"].endswith(" --add --allow-principal User:ana --operation Read --topic t")
+            broker.cluster.add_acls(parse_acls("--allow-principal User:ana --operation Write --topic t"))  # also describes it
+            with sks.Producer(broker.client_settings) as producer:
+                producer.send("t", b"v")
 
 
 def test_wrong_arguments_and_topics_are_said(kafka: Kafka, new_topic: NewTopic) -> None:

@@ -265,6 +265,7 @@ class Cluster:
     def _become(self, image: MetadataImage, *, must_be_noted: bool = True) -> None:
         before, self.image = self.image, image
         try:
+            # A broker that is down is up again after a restart, whatever is stored.
             with nullcontext() if must_be_noted else suppress(OSError):
                 self._store()
             for listener in self._listeners:

@@ -9,18 +9,11 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from spark_kafka_sink.options.option import INT32_MAX
-from spark_kafka_sink.records.batch_header import CHECKED, HEADER_SIZE, MAGIC, SIZE_BEFORE_LENGTH, UNCHECKED
+from spark_kafka_sink.records.batch_header import CHECKED, HEADER_SIZE, MAGIC, SIZE_BEFORE_LENGTH, UNCHECKED, AttributeBits
 from spark_kafka_sink.records.compression import Buffer
 
-CODEC_MASK = 0x07
-LOG_APPEND_TIME = 1 << 3
-TRANSACTIONAL = 1 << 4
-CONTROL = 1 << 5
 
-
-class BatchHeader(NamedTuple):
-    """Kafka's RecordBatch, magic 2. `size` counts the whole batch, header included."""
-
+class _Fields(NamedTuple):
     base_offset: int
     size: int
     leader_epoch: int
@@ -35,6 +28,12 @@ class BatchHeader(NamedTuple):
     base_sequence: int
     record_count: int
 
+
+class BatchHeader(_Fields, AttributeBits):
+    """Kafka's RecordBatch, magic 2. `size` counts the whole batch, header included."""
+
+    __slots__ = ()
+
     @property
     def last_offset(self) -> int:
         return self.base_offset + self.last_offset_delta
@@ -47,22 +46,6 @@ class BatchHeader(NamedTuple):
     def last_sequence(self) -> int:
         """The last sequence number; -1 if the batch has none. The numbers wrap to 0 after 2^31 - 1 (incrementSequence)."""
         return -1 if self.base_sequence < 0 else (self.base_sequence + self.last_offset_delta) % (INT32_MAX + 1)
-
-    @property
-    def codec_id(self) -> int:
-        return self.attributes & CODEC_MASK
-
-    @property
-    def is_log_append_time(self) -> bool:
-        return bool(self.attributes & LOG_APPEND_TIME)
-
-    @property
-    def is_transactional(self) -> bool:
-        return bool(self.attributes & TRANSACTIONAL)
-
-    @property
-    def is_control(self) -> bool:
-        return bool(self.attributes & CONTROL)
 
     @property
     def has_producer_id(self) -> bool:

@@ -8,13 +8,13 @@ from typing import Final
 
 from crc32c import crc32c
 
-from spark_kafka_sink.broker.log.batch import CODEC_MASK, BatchHeader
+from spark_kafka_sink.broker.log.batch import BatchHeader
 from spark_kafka_sink.broker.log.local_log import CleanableLog
 from spark_kafka_sink.broker.log.log_files import CLEANED_SUFFIX, storage_errors
 from spark_kafka_sink.broker.log.log_segment import LogSegment
 from spark_kafka_sink.broker.log.log_types import LogConfig
 from spark_kafka_sink.broker.log.unified_log import UnifiedLog
-from spark_kafka_sink.records.batch_header import HEADER_SIZE
+from spark_kafka_sink.records.batch_header import CODEC_MASK, HEADER_SIZE
 from spark_kafka_sink.records.compression import Buffer, Codec, compress, decompress
 from spark_kafka_sink.records.record_reader import Record, read_record
 

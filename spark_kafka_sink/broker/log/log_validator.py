@@ -9,11 +9,19 @@ from crc32c import crc32c
 from numpy.typing import NDArray
 
 from spark_kafka_sink.broker.api_exception import ApiException
-from spark_kafka_sink.broker.log.batch import CODEC_MASK, LOG_APPEND_TIME, BatchHeader, is_valid, read_header
+from spark_kafka_sink.broker.log.batch import BatchHeader, is_valid, read_header
 from spark_kafka_sink.broker.log.log_types import AppendOrigin, LogConfig, TimestampType
 from spark_kafka_sink.errors import ProtocolError
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.records.batch_header import HEADER_SIZE, MAGIC, NO_TIMESTAMP, SIZE_BEFORE_LENGTH, UNCHECKED
+from spark_kafka_sink.records.batch_header import (
+    CODEC_MASK,
+    HEADER_SIZE,
+    LOG_APPEND_TIME,
+    MAGIC,
+    NO_TIMESTAMP,
+    SIZE_BEFORE_LENGTH,
+    UNCHECKED,
+)
 from spark_kafka_sink.records.compression import Buffer, Codec, compress, decompress
 from spark_kafka_sink.records.record_iter import RecordChunk, iter_records
 

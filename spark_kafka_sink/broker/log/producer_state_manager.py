@@ -222,7 +222,7 @@ class ProducerSnapshots:
             offset = self.offsets[-1]
             try:
                 entries = parse_snapshot(self._path(offset).read_bytes())
-            except OSError:
+            except OSError:  # an unreadable snapshot is dropped like a damaged one, and the one before it serves
                 entries = None
             if entries is not None:
                 state.load(entries, offset, now_ms)

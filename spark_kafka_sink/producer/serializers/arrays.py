@@ -78,7 +78,7 @@ def first_invalid(column: pa.Array, check: Callable[[pa.Array], object]) -> int 
         check(column)
         return None
     except pa.ArrowInvalid:
-        pass
+        pass  # it is looked for
     first, last = 0, len(column)  # the first bad row is in [first, last)
     while last - first > 1:
         middle = (first + last) // 2

@@ -13,6 +13,7 @@ from spark_kafka_sink.exactly_once.topic_reader import TopicReader
 from spark_kafka_sink.options.sink_options import KAFKA_PREFIX, TOPIC, sink_options
 from spark_kafka_sink.records.record_reader import Record
 from spark_kafka_sink.spark.driver.history import QueryHistory, history_of
+from spark_kafka_sink.spark.plan.first_contact import check_answers
 from spark_kafka_sink.spark.report_record import ReportRecord
 
 if TYPE_CHECKING:
@@ -39,7 +40,9 @@ def history_from_topic(
     if bootstrap_servers is not None:
         given[KAFKA_PREFIX + "bootstrap.servers"] = bootstrap_servers
     deadline = time.monotonic() + _TIMEOUT_S
-    with ClusterClient(sink_options(given).producer) as client:
+    sink = sink_options(given)
+    with ClusterClient(sink.producer) as client:
+        check_answers(client, sink, "this program")
         reader = TopicReader(client, topic, deadline, note=logger.warning)
         records = [record for _, record in reports_in(topic, reader.newest(n, deadline), logger.warning)]
     wanted = query if isinstance(query, str) else str(query.id)

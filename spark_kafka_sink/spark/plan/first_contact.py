@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from spark_kafka_sink.client.backoff import ExponentialBackoff, ResponseWaiter
@@ -79,19 +81,31 @@ def check_reachable(options: SinkOptions, *, has_timestamps: bool = False, who: 
     if options.creation is not None and not has_timestamps:
         return
     deadline = time.monotonic() + _limit_s(options.producer)
-    with ClusterClient(options.producer) as client:
-        try:
-            topics = _topics(options)
-            for topic in topics:
-                _check_exists(client, topic, options, deadline)
-            if has_timestamps and options.topic is not None:
-                _log_time_limits(client, options.topic, deadline)
-            if not topics:
-                client.brokers(deadline)
-        except DeadlineError as error:
-            if isinstance(error, MetadataTimeoutError):
-                raise
-            raise _unreachable(options, error, who) from None
+    with ClusterClient(options.producer) as client, _reachable(options, who):
+        topics = _topics(options)
+        for topic in topics:
+            _check_exists(client, topic, options, deadline)
+        if has_timestamps and options.topic is not None:
+            _log_time_limits(client, options.topic, deadline)
+        if not topics:
+            client.brokers(deadline)
+
+
+def check_answers(client: ClusterClient, options: SinkOptions, who: str) -> None:
+    """Returns once a broker has answered. Raises MetadataTimeoutError if none did in time, as `check_reachable`."""
+    with _reachable(options, who):
+        client.brokers(time.monotonic() + _limit_s(options.producer))
+
+
+@contextmanager
+def _reachable(options: SinkOptions, who: str) -> Iterator[None]:
+    """Raises the error that names the addresses if a request to any broker times out."""
+    try:
+        yield
+    except DeadlineError as error:
+        if isinstance(error, MetadataTimeoutError):
+            raise
+        raise _unreachable(options, error, who) from None
 
 
 def _log_time_limits(client: ClusterClient, topic: str, deadline: float) -> None:

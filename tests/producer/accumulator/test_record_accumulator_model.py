@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from contextlib import ExitStack
 from typing import Any
 from unittest.mock import patch
 
@@ -55,8 +56,8 @@ class AccumulatorMachine(RuleBasedStateMachine):
         ending=st.sampled_from(["settle", "settle", "close", "abort"]),
     )
     def begin(self, order: str, linger_ms: int, batch_size: int, chunks: int, codec: Codec, ending: str) -> None:
-        self.clock = VirtualClock()
-        self.clock.install()
+        self.clock, self.patches = VirtualClock(), ExitStack()
+        self.patches.enter_context(self.clock.installed())
         self.parts = make_parts(
             chunk_size=64,
             buffer_memory=chunks * 64,
@@ -67,8 +68,7 @@ class AccumulatorMachine(RuleBasedStateMachine):
             max_block_ms=0,
         )
         self.parts.wakeups.on_wakeup = self.others
-        self.encoding = patch.object(appender, "encode_pieces", self.encode)
-        self.encoding.start()
+        self.patches.enter_context(patch.object(appender, "encode_pieces", self.encode))
         self.accumulator, self.pool = self.parts.accumulator, self.parts.pool
         self.sender = ModelSender(self.parts, self.clock, [0, 1], order=order, codec=codec)
         self.meanwhile: list[tuple[str, int]] = []
@@ -78,17 +78,14 @@ class AccumulatorMachine(RuleBasedStateMachine):
         self.ending, self.ended = ending, False
 
     def teardown(self) -> None:
-        if not hasattr(self, "encoding"):
+        if not hasattr(self, "patches"):
             return
-        try:
+        with self.patches:
             if self.ending == "abort":
                 self.abort_in_an_append()
             else:
                 self.accumulator.closed = self.ending == "close"
                 self.settle()
-        finally:
-            self.encoding.stop()
-            self.clock.uninstall()
 
     # Tasks
 

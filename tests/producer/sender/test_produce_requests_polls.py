@@ -19,7 +19,6 @@ SETTINGS = {"bootstrap.servers": "a:1", "enable.idempotence": False, "linger.ms"
 def test_the_poll_that_writes_a_request_may_wait_until_all_of_it_is_written() -> None:
     """Otherwise each part of a large request that the system takes costs another round over all queues."""
     clock = VirtualClock()
-    clock.install()
     stepped = SteppedProducer(producer_config(SETTINGS), SimulatedCluster(1, strict=True, max_batch=1 << 20, rejects=0), clock)
     try:
         metadata_of(stepped.producer).add(TOPIC, clock.ms)
@@ -38,4 +37,3 @@ def test_the_poll_that_writes_a_request_may_wait_until_all_of_it_is_written() ->
             assert not stepped.unfinished()
     finally:
         stepped.end()
-        clock.uninstall()

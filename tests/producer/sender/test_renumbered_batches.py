@@ -25,7 +25,6 @@ def stepped() -> Iterator[SteppedProducer]:
     """A producer in the last epoch of its id, connected to brokers that do nothing unless they are told to."""
     cluster, clock = SimulatedCluster(1, strict=False, max_batch=1 << 20, rejects=0), VirtualClock()
     cluster.first_epoch = MAX_EPOCH
-    clock.install()
     stepped = SteppedProducer(producer_config(SETTINGS), cluster, clock)
     try:
         metadata_of(stepped.producer).add(TOPIC, clock.ms)
@@ -35,7 +34,6 @@ def stepped() -> Iterator[SteppedProducer]:
         stepped.client.healthy = True
         stepped.producer.close()
         stepped.end()
-        clock.uninstall()
 
 
 def settle(stepped: SteppedProducer) -> None:

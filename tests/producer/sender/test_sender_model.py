@@ -10,6 +10,7 @@ import itertools
 import logging
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import ExitStack
 
 import numpy as np
 import pyarrow as pa
@@ -104,7 +105,6 @@ class SenderMachine(RuleBasedStateMachine):
         so many times."""
         logging.disable(logging.ERROR)
         self.clock = VirtualClock()
-        self.clock.install()
         self.cluster = SimulatedCluster(PARTITIONS, strict=strict, max_batch=max_batch, rejects=rejects)
         self.cluster.first_epoch, self.cluster.unlucky = first_epoch, unlucky
         options = {"batch.size": batch_size, "linger.ms": linger_ms, "max.request.size": request_size}
@@ -129,14 +129,11 @@ class SenderMachine(RuleBasedStateMachine):
             self.client.healthy = False
 
     def teardown(self) -> None:
-        if not hasattr(self, "stepped"):
-            return
-        try:
-            self.settle()
-        finally:
-            logging.disable(logging.NOTSET)
-            self.stepped.end()
-            self.clock.uninstall()
+        with ExitStack() as ends:
+            ends.callback(logging.disable, logging.NOTSET)
+            if hasattr(self, "stepped"):
+                ends.callback(self.stepped.end)
+                self.settle()
 
     # Tasks
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import itertools
 import logging
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.errors import DeadlineError, DeliveryError, TransactionError
+from spark_kafka_sink.network.selector import monotonic_ms
 from spark_kafka_sink.options.producer_options import producer_config
+from spark_kafka_sink.producer.base import lifecycle
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.producer.scopes.send_scope import SendScope
 from spark_kafka_sink.producer.transactions.states import State
@@ -31,6 +34,7 @@ from spark_kafka_sink.records.columns import RecordColumns
 from tests.every import every
 from tests.producer.histories import HISTORIES, one_history
 from tests.producer.inside import accumulator_of, manager_of, metadata_of
+from tests.producer.simulation import stepped_producer
 from tests.producer.simulation.clock import VirtualClock
 from tests.producer.simulation.cluster import FATES, TOPIC, SimulatedCluster
 from tests.producer.simulation.coordinator import topic_ids
@@ -74,14 +78,10 @@ STEPS = st.lists(
 class Transactions:
     """A producer in transactions of version 2 over a SimulatedCluster, whose coordinator fails never."""
 
-    def __init__(self, batch_size: int, rejects: int, max_batch: int, *, names: bool) -> None:
-        self.clock = VirtualClock()
-        self.clock.install()
-        self.cluster = SimulatedCluster(PARTITIONS, strict=False, max_batch=max_batch, rejects=rejects)
-        self.cluster.names_rejected = names
-        self.stepped = SteppedProducer(producer_config({**SETTINGS, "batch.size": batch_size}), self.cluster, self.clock)
-        self.producer: Producer = self.stepped.producer
-        self.client = self.stepped.client
+    def __init__(self, stepped: SteppedProducer, cluster: SimulatedCluster) -> None:
+        self.stepped, self.clock, self.cluster = stepped, stepped.clock, cluster
+        self.producer: Producer = stepped.producer
+        self.client = stepped.client
         self.client.coordinator, self.client.on_wakeup = self.coordinate, self.run_until_quiet
         self.epoch = -1
         self.numbers = itertools.count(1)
@@ -184,24 +184,38 @@ class Transactions:
                 assert sorted(kept) == [number for number in numbers if self.cluster.rejects(number)]
 
     def end(self) -> None:
-        try:
-            self.heal()
-            self.producer.close()
-        finally:
-            self.stepped.end()
-            self.clock.uninstall()
+        self.heal()
+        self.producer.close()
 
 
 @contextmanager
 def transactions(batch_size: int, rejects: int, max_batch: int, *, names: bool) -> Iterator[Transactions]:
-    logging.disable(logging.ERROR)
-    with one_history():
-        made = Transactions(batch_size, rejects, max_batch, names=names)
-        try:
-            yield made
-        finally:
-            made.end()
-            logging.disable(logging.NOTSET)
+    cluster = SimulatedCluster(PARTITIONS, strict=False, max_batch=max_batch, rejects=rejects)
+    cluster.names_rejected = names
+    with one_history(), ExitStack() as ends:
+        ends.callback(logging.disable, logging.NOTSET)
+        logging.disable(logging.ERROR)
+        stepped = SteppedProducer(producer_config({**SETTINGS, "batch.size": batch_size}), cluster, VirtualClock())
+        ends.callback(stepped.end)
+        made = Transactions(stepped, cluster)
+        ends.callback(made.end)
+        yield made
+
+
+def test_a_history_that_is_cut_off_as_it_begins_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Producers of later tests would have its clock, and no thread of their own."""
+
+    def cut_off(*_: object) -> None:
+        raise AssertionError("this history takes too long")
+
+    for owner, name in ((Transactions, "coordinate"), (stepped_producer, "Producer")):
+        with monkeypatch.context() as begins:
+            begins.setattr(owner, name, cut_off)
+            with pytest.raises(AssertionError, match="takes too long"), transactions(1, 2, 1 << 20, names=True):
+                pass
+        found = vars(lifecycle)
+        assert (found["monotonic_ms"], found["threading"]) == (monotonic_ms, threading)
+        assert not logging.root.manager.disable
 
 
 @pytest.mark.timeout(600)

@@ -15,7 +15,7 @@ from spark_kafka_sink.producer.base.producer_record import Headers
 from spark_kafka_sink.producer.serializers.serializer import Serializer
 from tests.every import every
 from tests.formats.avro.test_columns import encoded as avro
-from tests.formats.json_schema.test_fit import written as json_schema
+from tests.formats.json_schema.test_json_fit import written as json_schema
 from tests.formats.protobuf.test_columns import encoded as protobuf
 from tests.producer.serializers.making import column_bytes, serializer
 

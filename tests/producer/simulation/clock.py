@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from types import SimpleNamespace
 from unittest.mock import patch
 
@@ -20,17 +21,16 @@ class VirtualClock:
 
     def __init__(self) -> None:
         self.ms = 1_000_000
-        self._patches = ExitStack()
 
     def __call__(self) -> int:
         return self.ms
 
-    def install(self) -> None:
-        for name, module in list(sys.modules.items()):
-            if name.startswith(PACKAGE) and hasattr(module, "monotonic_ms"):
-                self._patches.enter_context(patch.object(module, "monotonic_ms", self))
-        wall = SimpleNamespace(time_ns=lambda: self.ms * 1_000_000)
-        self._patches.enter_context(patch.object(append_plan, "time", wall))
-
-    def uninstall(self) -> None:
-        self._patches.close()
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        with ExitStack() as patches:
+            for name, module in list(sys.modules.items()):
+                if name.startswith(PACKAGE) and hasattr(module, "monotonic_ms"):
+                    patches.enter_context(patch.object(module, "monotonic_ms", self))
+            wall = SimpleNamespace(time_ns=lambda: self.ms * 1_000_000)
+            patches.enter_context(patch.object(append_plan, "time", wall))
+            yield

@@ -59,26 +59,31 @@ class SteppedThread:
 
 
 class SteppedProducer:
-    """`step` is one round of the sender's loop. Memory comes in small chunks, so that it runs out."""
+    """`step` is one round of the sender's loop. Memory comes in small chunks, so that it runs out.
+
+    Until `end`, its clock is that of all producers. If it cannot be made, nothing is left behind.
+    """
 
     def __init__(
         self, config: ProducerConfig, cluster: SimulatedCluster, clock: VirtualClock, *, optimistic: bool = False
     ) -> None:
         """optimistic: each batch is expected to be a byte large, so most of what is drained finds no room in its request."""
-        self._patches = ExitStack()
-        self._patches.enter_context(patch.object(producer_module, "CHUNK_SIZE", CHUNK))
-        self._patches.enter_context(patch.object(producer_module, "NetworkClient", self._made_client))
-        self._patches.enter_context(patch.object(producer_module, "Sender", self._made_sender))
-        if optimistic:
-            self._patches.enter_context(patch.object(CompressionRatios, "size", lambda ratios, batch: 1.0))
-        threads = SimpleNamespace(Thread=self._made_thread, get_ident=threading.get_ident, Lock=threading.Lock)
-        self._patches.enter_context(patch.object(lifecycle_module, "threading", threads))
-        # Who waits for the thread's end runs it.
-        end = SimpleNamespace(wait=lambda done, timeout_s: self._thread.join(timeout_s), notify_all=lambda: None)
-        self._patches.enter_context(patch.object(lifecycle_module, "Changes", lambda: end))
         self._cluster = cluster
         self.clock = clock
-        self.producer = Producer(config)
+        threads = SimpleNamespace(Thread=self._made_thread, get_ident=threading.get_ident, Lock=threading.Lock)
+        # Who waits for the thread's end runs it.
+        end = SimpleNamespace(wait=lambda done, timeout_s: self._thread.join(timeout_s), notify_all=lambda: None)
+        with ExitStack() as patches:
+            patches.enter_context(clock.installed())
+            patches.enter_context(patch.object(producer_module, "CHUNK_SIZE", CHUNK))
+            patches.enter_context(patch.object(producer_module, "NetworkClient", self._made_client))
+            patches.enter_context(patch.object(producer_module, "Sender", self._made_sender))
+            if optimistic:
+                patches.enter_context(patch.object(CompressionRatios, "size", lambda ratios, batch: 1.0))
+            patches.enter_context(patch.object(lifecycle_module, "threading", threads))
+            patches.enter_context(patch.object(lifecycle_module, "Changes", lambda: end))
+            self.producer = Producer(config)
+            self._patches = patches.pop_all()
 
     def _made_client(self, config: ProducerConfig, metadata: ProducerMetadata) -> SimulatedClient:
         self.client = SimulatedClient(self._cluster, self.clock, config, metadata)

@@ -52,13 +52,14 @@ def held_at(monkeypatch: pytest.MonkeyPatch, owner: object, name: str, gate: Gat
     """Who calls this comes to the gate before or after it is done, once."""
     calls, left = getattr(owner, name), [gate]
 
-    def held(*given: Any) -> None:
+    def held(*given: Any) -> Any:
         mine = left.pop() if left else None
         if mine is not None and before:
             mine.pass_through()
-        calls(*given)
+        result = calls(*given)
         if mine is not None and not before:
             mine.pass_through()
+        return result
 
     monkeypatch.setattr(owner, name, held)
 
@@ -117,15 +118,19 @@ def test_an_abort_waits_for_the_end_of_an_append_and_not_longer(
     broker: EmbeddedBroker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its rows have failed by then, but the thread that appended them has not said that it is done."""
-    gate, looked = Gate(), threading.Event()
+    gate, asleep, looked = Gate(), Gate(), threading.Event()
     with under_id(broker.bootstrap_servers, topic, **LINGERING) as producer, ThreadPoolExecutor() as threads:
         producer.begin()
         producer.send(topic, b"0")
         producer.flush(DEADLINE_S)
         buffer = records_of(producer).topic_buffer(topic)
+        held_at(monkeypatch, producer._client, "poll", asleep, before=True)
+        wake_sender(producer)
+        assert asleep.reached.wait(DEADLINE_S)  # awake, it might append the rows itself when the last one comes
         held_at(monkeypatch, buffer, "settled", gate, before=True)
         sending = threads.submit(lambda: [producer.send(topic, b"1") for _ in range(MAX_ROWS)])
         assert gate.reached.wait(DEADLINE_S)
+        asleep.opened.set()
         polls = producer._client.poll
 
         def polled(timeout_ms: int, now_ms: int) -> Any:

@@ -99,7 +99,7 @@ def raw_server(serve: Callable[[socket.socket], None]) -> Iterator[str]:
                 threads.append(threading.Thread(target=served, args=(connection,), daemon=True))
                 threads[-1].start()
         except OSError:
-            pass
+            pass  # the listener is closed
 
     acceptor = threading.Thread(target=accept, daemon=True)
     acceptor.start()
@@ -113,7 +113,7 @@ def raw_server(serve: Callable[[socket.socket], None]) -> Iterator[str]:
             try:
                 each.shutdown(socket.SHUT_RDWR)
             except OSError:
-                pass
+                pass  # its client was first
         for thread in threads:
             thread.join(30)
 

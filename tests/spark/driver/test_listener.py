@@ -38,7 +38,7 @@ def send_raw(address: ListenerAddress, data: bytes) -> bytes:
             connection.sendall(data)
             connection.shutdown(socket.SHUT_WR)
             return connection.recv(1)
-        except OSError:
+        except OSError:  # a reset is a refusal, too
             return b""
 
 

@@ -16,16 +16,18 @@ from pyspark import Accumulator, cloudpickle
 from pyspark.accumulators import INT_ACCUMULATOR_PARAM
 
 from spark_kafka_sink.errors import BrokerError
+from spark_kafka_sink.network.selector import monotonic_ms
 from spark_kafka_sink.options.producer_options import ProducerConfig, producer_config
 from spark_kafka_sink.producer import producer as producer_module
 from spark_kafka_sink.producer.base.producer_record import Headers
 from spark_kafka_sink.producer.interceptors import ProducerInterceptor
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.producer.scopes.send_scope import SendScope
+from spark_kafka_sink.producer.sender import sender
 from spark_kafka_sink.producer.serializers.serializer import Serializer
-from spark_kafka_sink.spark.task import producer_cache
-from spark_kafka_sink.spark.task.producer_cache import MOST_PRODUCERS, ProducerCache, ProducerKey
+from spark_kafka_sink.spark.task.producer_cache import IDLE_CLOSE_MS, MOST_PRODUCERS, ProducerCache, ProducerKey
 from tests.kafka.ports import free_ports
+from tests.producer.inside import lifecycle_of, wake_sender
 from tests.waiting import wait_until
 
 
@@ -65,9 +67,11 @@ def open_and_close(cache: ProducerCache, *configs: ProducerConfig) -> None:
 def test_an_idle_producer_closes_itself_and_is_replaced(
     cache: ProducerCache, config: ProducerConfig, made: list[Producer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(producer_cache, "IDLE_CLOSE_MS", 20)
     open_and_close(cache, config)
-    wait_until(lambda: made[0].closed, "the end of the idle producer")
+    with monkeypatch.context() as later:
+        later.setattr(sender, "monotonic_ms", lambda: monotonic_ms() + IDLE_CLOSE_MS)
+        wake_sender(made[0])
+        wait_until(lambda: not lifecycle_of(made[0]).is_running, "the end of the idle producer")
     open_and_close(cache, config)
     assert len(made) == 2
 
