@@ -89,6 +89,10 @@ class Identity:
         """Returns the action for a response, given the action from the table of codes."""
         return action
 
+    def advice(self, code: int) -> str:
+        """Returns what the error code of a response means for these batches, if that is more than its name says."""
+        return ""
+
     def acked(self, batches: Iterable[SealedBatch]) -> None:
         """Called when batches are stored."""
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql import types as t
 
 from spark_kafka_sink.errors import SchemaError, SerializationError
-from spark_kafka_sink.producer.serializers.json_serializer import JsonSerializer
+from spark_kafka_sink.producer.serializers.json_serializer import RENAME, JsonSerializer
 from spark_kafka_sink.producer.serializers.lists import ListSerializer
 from spark_kafka_sink.producer.serializers.primitives import (
     BooleanSerializer,
@@ -172,7 +172,7 @@ def check_serialized(name: str, found: t.DataType, serializer: Serializer, part:
             return
         except SerializationError as error:
             problem = error.message
-    cast = _cast_for(serializer, name, found, part)
+    cast = None if problem.endswith(RENAME) else _cast_for(serializer, name, found, part)
     hint = "" if cast is None else f"; use {cast}"
     text = f"column {name}: is {found.simpleString()}, which {type(serializer).__name__} does not accept ({problem}){hint}"
     raise SchemaError(text, column=name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Final
 
@@ -69,6 +69,19 @@ class CountsParam(AccumulatorParam[Counts]):
         return value1 + value2
 
 
+@dataclass(slots=True)
+class CountsHere:
+    """Adds up what tasks of this process have delivered. One thread at a time may use it.
+
+    An Accumulator would need an id in PySpark's registry, where -1 and -2 are those of Spark's profiler.
+    """
+
+    value: Counts = field(default_factory=Counts)
+
+    def add(self, counts: Counts) -> None:
+        self.value += counts
+
+
 class OldestParam(AccumulatorParam[Oldest]):
     """Merges the transactions that finished tasks have left open."""
 
@@ -101,7 +114,7 @@ class Feed:
     accumulator: Accumulator[DeliveryReport | None] | None = None
     listener: ListenerAddress | None = None
     call: str = ""
-    finished: Accumulator[Counts] | None = None
+    finished: Accumulator[Counts] | CountsHere | None = None
     transactions: Accumulator[Oldest] | None = None
     driver: str = ""
     writer: str = ""
@@ -127,6 +140,11 @@ class Feed:
         """Reports a finished task. Spark takes the update to the driver once, and only if the task succeeds."""
         if self.accumulator is not None:
             self.accumulator.add(report)
+        if self.finished is not None:
+            self.finished.add(Counts(report.records, report.bytes, report.retries))
+
+    def task_failed(self, report: DeliveryReport) -> None:
+        """Reports what a failed task has delivered. Spark drops the update, so only a call that runs the task itself sees it."""
         if self.finished is not None:
             self.finished.add(Counts(report.records, report.bytes, report.retries))
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyspark
+from pyspark import TaskContext
 
 from spark_kafka_sink.errors import DOCS_URL, InstallationError
 from spark_kafka_sink.installation import is_sparks_process
@@ -42,6 +43,11 @@ def log_in_sparks_process() -> None:
     if package.handlers or logging.getLogger().handlers or not is_sparks_process():
         return
     package.addHandler(stderr_handler())
+
+
+def row_name(row: int) -> str:
+    """Returns the name of a row in messages. row: its number among a task's rows, or in the data of a program without Spark."""
+    return f"row {row} of the {'data' if TaskContext.get() is None else 'task'}"
 
 
 @contextmanager

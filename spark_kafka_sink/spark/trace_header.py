@@ -16,6 +16,7 @@ from spark_kafka_sink.errors import RecordError
 from spark_kafka_sink.options.record_options import FORM, NOT_VALID, RESERVED, TRACEPARENT, TraceHeader
 from spark_kafka_sink.records.arrow_arrays import array_of_numbers
 from spark_kafka_sink.records.columns import FixedHeaders, with_header_column, without_headers
+from spark_kafka_sink.spark.python_workers import row_name
 
 if TYPE_CHECKING:
     from spark_kafka_sink.options.sink_options import SinkOptions
@@ -91,7 +92,7 @@ def bad_traceparents(column: pa.Array | None) -> NDArray[np.intp]:
 def check_traceparents(column: pa.Array | None, first_row: int) -> None:
     """Raises RecordError for the first row whose traceparent is not valid. first_row: the number of the first row in the task."""
     for row in bad_traceparents(column)[:1].tolist():
-        where = f"the value in row {first_row + row} of the task"
+        where = f"the value in {row_name(first_row + row)}"
         raise RecordError(f"column {TRACEPARENT}: {where} {NOT_VALID}", column=TRACEPARENT, row=first_row + row)
 
 

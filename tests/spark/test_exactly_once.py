@@ -50,6 +50,12 @@ class Target:
     def _values(self, topic: str) -> list[int]:
         return sorted(int(each.value or b"") for each in read_topic(self.servers, topic, isolation_level="read_committed"))
 
+    def batches_of_query(self, name: str) -> list[int]:
+        """Returns the last batch of each query of this name, from the commit log."""
+        with client_of(self.servers) as client:
+            logged = CommitLog(client, CommitLogSettings()).last_records(soon()).records.values()
+        return [each.record.batch for each in logged if each.record.name == name]
+
     def open_ids(self) -> list[str]:
         with client_of(self.servers) as client:
             return TransactionClient(client).list_open(self.topic, soon())
@@ -106,9 +112,7 @@ def test_each_row_of_a_stream_is_there_once_though_its_last_batch_runs_again(
     run(sink(df.coalesce(1), target).queryName(target.topic), tmp_path)
     target.expect(range(160))
     assert metrics.committed.records == 160
-    with client_of(target.servers) as client:
-        logged = CommitLog(client, CommitLogSettings()).last_records(soon()).records.values()
-    assert [each.record.batch for each in logged if each.record.name == target.topic] == [2]
+    assert target.batches_of_query(target.topic) == [2]
 
 
 @pytest.mark.smoke
@@ -119,11 +123,12 @@ def test_update_mode_is_exactly_once_through_foreach_batch(
     newest_by_key = stream(spark, tmp_path, range(7), range(100, 107)).groupBy("key").agg(newest)
     write = sks.foreach_batch(target.options, metrics)
     for expected in (7, 0):  # what is written again is aborted
-        run(newest_by_key.writeStream.outputMode("update").foreachBatch(write), tmp_path)
+        run(newest_by_key.writeStream.queryName(target.topic).outputMode("update").foreachBatch(write), tmp_path)
         target.expect([*range(7), *range(100, 107)])
         assert metrics.committed is not None
         assert metrics.committed.records == 14
         assert sum(each.report.records for each in write.reports) == expected
+        assert target.batches_of_query(target.topic) == [1]
         forget_commit(tmp_path, 1)
 
 

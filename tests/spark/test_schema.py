@@ -4,6 +4,8 @@ import pytest
 from pyspark.sql import types as t
 
 from spark_kafka_sink.errors import SchemaError
+from spark_kafka_sink.options.record_options import RecordOptions
+from spark_kafka_sink.producer.serializers.json_serializer import JsonSerializer
 from spark_kafka_sink.spark.schema import SinkSchema, check_arrow, sink_schema
 
 HEADERS = t.ArrayType(t.StructType([t.StructField("key", t.StringType()), t.StructField("value", t.BinaryType())]))
@@ -106,6 +108,15 @@ def test_columns_are_found_in_any_case_unless_case_is_told_apart() -> None:
     assert sink_schema(columns, None) == SinkSchema(value=1, key=0, headers=2, topic=3)
     exact = struct(Key=t.StringType(), value=t.StringType(), key=t.StringType())
     assert sink_schema(exact, "events", case_sensitive=True) == SinkSchema(value=1, key=2)
+
+
+def test_a_struct_with_two_fields_of_one_name_is_refused_with_no_cast_that_writes_both() -> None:
+    twice = t.ArrayType(t.StructType([t.StructField("a", t.LongType())] * 2))
+    problem = r"an object of JSON cannot have two fields 'a'; rename one of them\)$"
+    with pytest.raises(SchemaError, match=rf"option value\.columns: column s is .*, which cannot be written as JSON \({problem}"):
+        sink_schema(struct(s=twice), "events", record=RecordOptions(value_columns=("s",)))
+    with pytest.raises(SchemaError, match=rf"column value: is .*, which JsonSerializer does not accept \(.*{problem}"):
+        sink_schema(struct(value=twice), "events", {"value": JsonSerializer()})
 
 
 def test_columns_that_differ_in_case_alone_are_refused_by_both_names() -> None:

@@ -205,6 +205,6 @@ def test_a_row_that_its_serializer_does_not_take_is_counted_over_chunks(monkeypa
     rows = [*(Row(topic="a", value=n) for n in range(7)), Row(topic="b", value="7")]
     with pytest.raises(
         SerializationError,
-        match="row 7 of the task: topic b: value: a value of type str is not",
+        match="row 7 of the data: topic b: value: a value of type str is not",
     ):
         list(batches_of_rows(rows, None, made(value__serializer="long")))

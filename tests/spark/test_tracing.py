@@ -246,7 +246,7 @@ def test_without_the_option_headers_are_not_touched() -> None:
 def test_a_bad_value_is_a_bad_row_and_its_text_names_the_row() -> None:
     bad = ROWS.set_column(2, "traceparent", pa.array([A, "secret", None, A]))
     with pytest.raises(
-        RecordError, match=r"column traceparent: the value in row 11 of the task is not a valid traceparent of W3C"
+        RecordError, match=r"column traceparent: the value in row 11 of the data is not a valid traceparent of W3C"
     ) as caught:
         list(records_by_topic(bad, BY_COLUMN, "t", first_row=10))
     assert "secret" not in str(caught.value)

@@ -370,7 +370,7 @@ class Delivery:
         rejects = f"{count} of " if count < batch.record_count else ""
         rejects += counted(batch.record_count, "record")
         what = f"topic {queue.topic} partition {queue.partition}: the broker rejected {rejects}: {batch.last_error}"
-        parts = [what, *refused, *advice(batch, code)]
+        parts = [what, *refused, *advice(batch, code), *filter(None, [self._identity.advice(code)])]
         if batch.attempts > 1:
             parts.append(f"tried {counted(batch.attempts, 'time')}")
         text = "; ".join(parts) + more

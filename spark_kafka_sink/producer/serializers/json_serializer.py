@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from json.encoder import encode_basestring
 from math import isfinite
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 import numpy as np
@@ -130,6 +130,8 @@ def _sequence(values: Sequence[Any]) -> str:
     names = getattr(values, "__fields__", None) or getattr(values, "_fields", None)
     if names is None:
         return "[" + ",".join(map(_json_text, values)) + "]"
+    if len(set(names)) < len(names):
+        raise SerializationError(_twice(names))
     return _object({name: value for name, value in zip(names, values, strict=True) if value is not None})
 
 
@@ -183,12 +185,24 @@ _OF_CLASS: Mapping[type, Callable[[Any], str]] = {
 }
 
 
+RENAME: Final = "; rename one of them"
+
+
+def _twice(names: Sequence[str]) -> str:
+    """Returns what is wrong with names of which one is there twice."""
+    name = next(name for name in names if names.count(name) > 1)
+    return f"an object of JSON cannot have two fields {name!r}{RENAME}"
+
+
 # Columns
 
 
 def why_not_json(kind: pa.DataType) -> str | None:
     """Returns what of a type JSON cannot hold; None: it can hold all of it."""
     if pa.types.is_struct(kind):
+        names = [field.name for field in kind]
+        if len(set(names)) < len(names):
+            return f"but {_twice(names)}"
         return next(filter(None, (why_not_json(kind.field(place).type) for place in range(kind.num_fields))), None)
     if is_list(kind):
         return why_not_json(kind.value_type)

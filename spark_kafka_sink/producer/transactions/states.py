@@ -174,18 +174,18 @@ TABLES: Final[Mapping[ApiKey, Mapping[int, Reaction]]] = {
 # Not attempted because of another partition's error in the same response: that error decides, even if it is transient.
 _NO_CAUSE: Final = frozenset({E.OPERATION_NOT_ATTEMPTED})
 
+_LONGER: Final = "longer than transaction.timeout.ms (in Spark: kafka.transaction.timeout.ms)"
+_FENCED: Final = f"another producer uses this transactional id now, or the transaction was open for {_LONGER}"
+
 ADVICE: Final[Mapping[int, str]] = {
     E.INVALID_TRANSACTION_TIMEOUT: "transaction.timeout.ms exceeds the brokers' transaction.max.timeout.ms, which defaults to"
     " 15 minutes (900000): lower"
     " it to at most that",
-    E.PRODUCER_FENCED: "another producer uses this transactional id now, or the transaction was open for longer than"
-    " transaction.timeout.ms",
-    E.INVALID_PRODUCER_EPOCH: "another producer uses this transactional id now, or the transaction was open for longer than"
-    " transaction.timeout.ms",
+    E.PRODUCER_FENCED: _FENCED,
+    E.INVALID_PRODUCER_EPOCH: _FENCED,
     E.INVALID_PRODUCER_ID_MAPPING: FORGOTTEN,
-    E.INVALID_TXN_STATE: "the coordinator has no such open transaction: it was open for longer than"
-    " transaction.timeout.ms, or another process"
-    " has ended it",
+    E.INVALID_TXN_STATE: f"the coordinator has no such open transaction: it was open for {_LONGER}, or another process has ended"
+    " it",
     E.UNSUPPORTED_VERSION: "this cluster does not serve transactions to this client; in Spark, set"
     " delivery.guarantee=at-least-once",
     E.UNKNOWN_MEMBER_ID: "the consumer that read these offsets has left its group, or was removed from it",

@@ -48,6 +48,8 @@ logger = logging.getLogger(__name__)
 MAX_PRODUCE_VERSION_1 = 11
 # The batch may have been stored, or may be yet.
 _UNSURE = (Action.RETRY, Action.TOPIC_UNKNOWN)
+# In a Produce response: the transaction was ended by another than this producer.
+_OF_EPOCH = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_TXN_STATE)
 # Errors of an append that has buffered nothing.
 _WRONG_CALL = (SchemaError, SerializationError, UsageError)
 
@@ -141,6 +143,15 @@ class TransactionalIdentity(NumberedIdentity):
         if action in _UNSURE and batch.first_record >= sequences.gap_from:
             return Action.FAIL
         return action
+
+    def advice(self, code: int) -> str:
+        first_sent = self._manager.first_sent
+        if code not in _OF_EPOCH or first_sent is None or time.monotonic() - first_sent <= self._timeout_ms / 1000:
+            return ""
+        return (
+            f"{_open_too_long(self._timeout_ms)}; raise transaction.timeout.ms (in Spark: kafka.transaction.timeout.ms), or write"
+            " fewer records in a transaction"
+        )
 
     def may_leave_out(self, batch: SealedBatch) -> bool:
         return batch.queue.sequences is None or batch.queue.sequences.may_leave_out(batch)
@@ -248,6 +259,11 @@ class TransactionalIdentity(NumberedIdentity):
             manager.fatal(error)
 
 
+def _open_too_long(limit_ms: int) -> str:
+    limit_s = f"{limit_ms / 1000:,.0f} s"
+    return f"the transaction has been open for longer than transaction.timeout.ms ({limit_s}), so its coordinator aborts it"
+
+
 def _not_numbered_again(queue: PartitionQueue) -> TransactionError:
     text = (
         f"topic {queue.topic} partition {queue.partition}: records behind a rejected one cannot be sent in the same transaction,"
@@ -328,15 +344,14 @@ class TransactionCalls:
         """Raises TransactionAbortableError if a coordinator has aborted a transaction whose appends waited for the rate limit.
         first_sent: when its first records were sent, on time.monotonic's clock; None before that.
         """
-        limit_s = self._config.transaction_timeout_ms / 1000
-        if first_sent is None or time.monotonic() - first_sent <= limit_s:
+        limit_ms = self._config.transaction_timeout_ms
+        if first_sent is None or time.monotonic() - first_sent <= limit_ms / 1000:
             return
         name = self.identity.latest.transactional_id
         raise TransactionAbortableError(
-            f"transactional id {name}: the transaction has been open for longer than transaction.timeout.ms ({limit_s:,.0f} s),"
-            " so its coordinator aborts it. A rate limit (max.bytes.per.second, max.records.per.second) has held its records"
-            f" back for {rate_limited_ms / 1000:,.0f} s: raise the limit or transaction.timeout.ms, or write fewer records in a"
-            " transaction",
+            f"transactional id {name}: {_open_too_long(limit_ms)}. A rate limit (max.bytes.per.second, max.records.per.second)"
+            f" has held its records back for {rate_limited_ms / 1000:,.0f} s: raise the limit or transaction.timeout.ms, or write"
+            " fewer records in a transaction",
             transactional_id=name,
         )
 

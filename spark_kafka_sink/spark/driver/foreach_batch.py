@@ -16,6 +16,7 @@ from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.installation import SameVersion
 from spark_kafka_sink.options.sink_options import SinkOptions
+from spark_kafka_sink.spark.driver.active_queries import active_name
 from spark_kafka_sink.spark.driver.explain import linked, plug_in_error, sink_error
 from spark_kafka_sink.spark.driver.metrics import DeliveryMetrics
 from spark_kafka_sink.spark.driver.publish import TaskReport, publish_micro_batch, tell_failed
@@ -61,6 +62,8 @@ class ForeachBatch(SameVersion):
         # A call outside of a query is a job of its own, so that its counts and events have a name.
         is_job = not query_id and self._options.exactly_once is None
         batch = MicroBatch.of_new_job() if is_job else MicroBatch(query_id, batch_id)
+        if query_id and (self._options.exactly_once is not None or self._options.report_topic is not None):
+            batch = replace(batch, name=active_name(query_id) or "")
         if self._options.exactly_once is not None:
             try:
                 call = self._called(*_query_and_run(df), batch_id)

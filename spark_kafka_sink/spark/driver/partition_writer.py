@@ -32,7 +32,7 @@ from spark_kafka_sink.spark.column_types import RECORD_COLUMNS, cast_to_use
 from spark_kafka_sink.spark.feed import Feed
 from spark_kafka_sink.spark.plan.first_contact import check_dead_letters, create_missing_topic
 from spark_kafka_sink.spark.plugin_checks import checked_options, serializers_by_column
-from spark_kafka_sink.spark.python_workers import active_context, check_workers_python
+from spark_kafka_sink.spark.python_workers import active_context, check_workers_python, row_name
 from spark_kafka_sink.spark.schema import FoundColumns, SinkSchema, columns_of_record
 from spark_kafka_sink.spark.task.letter_text import part_of_value
 from spark_kafka_sink.spark.task.refused_rows import RefusedRows, SplitBatch
@@ -233,7 +233,7 @@ def _array(name: str, context: _Context) -> pa.Array:
     for row, problem in problems.items():
         if context.refused is None:
             row_in_task = context.first_row + row
-            raise _bad_value(name, f"{problem}, in row {row_in_task} of the task", row=row_in_task) from None
+            raise _bad_value(name, f"{problem}, in {row_name(row_in_task)}", row=row_in_task) from None
         context.refused.setdefault(row, _bad_value(name, problem))
     try:
         if problems:
@@ -274,7 +274,7 @@ def _serialized(name: str, serializer: Serializer, context: _Context) -> pa.Arra
             found.append(serialized_value(serializer, name, topic or "", value, seen or ()))
         except SerializationError as error:
             if context.refused is None:
-                raise SerializationError(f"row {context.first_row + row} of the task: {error.message}", **error.facts) from error
+                raise SerializationError(f"{row_name(context.first_row + row)}: {error.message}", **error.facts) from error
             forget_frames(error)  # they hold the chunk
             context.refused.setdefault(row, error)
             found.append(None)

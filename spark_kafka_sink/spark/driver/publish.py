@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import logging
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +22,7 @@ from pyspark.sql.types import StructType
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import OptionError, UsageError
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, TaskTransaction
-from spark_kafka_sink.installation import SameVersion, check_extra
+from spark_kafka_sink.installation import SameVersion
 from spark_kafka_sink.options.sink_options import KAFKA_PREFIX, TOPIC, SinkOptions
 from spark_kafka_sink.records.arrow_arrays import array_of_bytes, array_of_numbers
 from spark_kafka_sink.reports.delivery_report import DeliveryReport, Tabular
@@ -33,13 +32,12 @@ from spark_kafka_sink.reports.report_tables import task_table
 from spark_kafka_sink.reports.report_text import report_text
 from spark_kafka_sink.spark.bad_row_limits import check_limits
 from spark_kafka_sink.spark.batch_report import BatchReport, warn_of_old_rows
-from spark_kafka_sink.spark.column_types import quoted
 from spark_kafka_sink.spark.driver.arrow_input import ArrowInput, SupportsArrowStream
 from spark_kafka_sink.spark.driver.explain import linked, plug_in_error, sink_error
-from spark_kafka_sink.spark.driver.interrupts import cancelled_if_interrupted, without_pysparks_handler
+from spark_kafka_sink.spark.driver.interrupts import without_pysparks_handler
 from spark_kafka_sink.spark.driver.metrics import DRIVER, DeliveryMetrics
-from spark_kafka_sink.spark.driver.register import make_active
-from spark_kafka_sink.spark.driver.views.progress_bar import CallProgress, progress_of
+from spark_kafka_sink.spark.driver.spark_input import SparkInput
+from spark_kafka_sink.spark.driver.views.progress_bar import CallProgress
 from spark_kafka_sink.spark.feed import Feed
 from spark_kafka_sink.spark.messages import (
     DeliveryMessage,
@@ -55,9 +53,8 @@ from spark_kafka_sink.spark.plan.exported_error import exported
 from spark_kafka_sink.spark.plan.failed_writes import abort_job, abort_micro_batch
 from spark_kafka_sink.spark.plan.first_contact import check_reachable, create_again
 from spark_kafka_sink.spark.plan.report_topic import write_report
-from spark_kafka_sink.spark.plugin_checks import checked_options, looked_at
-from spark_kafka_sink.spark.python_workers import check_workers_python
-from spark_kafka_sink.spark.schema import SinkSchema, schema_of, sink_schema
+from spark_kafka_sink.spark.plugin_checks import checked_options
+from spark_kafka_sink.spark.schema import SinkSchema
 from spark_kafka_sink.spark.task.task import run_task, spark_partition
 from spark_kafka_sink.spark.trace_header import with_batch_context, with_current_span
 from spark_kafka_sink.spark.write_events import (
@@ -69,10 +66,11 @@ from spark_kafka_sink.spark.write_events import (
     task_times,
 )
 
+if TYPE_CHECKING:
+    from spark_kafka_sink.spark.task.refused_rows import SplitBatch
+
 Resolve = Callable[[SinkOptions, SinkSchema, StructType], SinkOptions]
 """Returns the options with the schemas of keys and values: `resolved_schemas.resolved_options`, or an earlier result of it."""
-
-_RESULT_DDL = "spark_partition int, report binary, share string, began double, ended double"
 
 logger = logging.getLogger(__name__)
 
@@ -197,17 +195,11 @@ def _publish(
     checked = checked_options({**options, **given})
     start = time.monotonic()
     job = WriteState()
-    rows = df if isinstance(df, DataFrame) else ArrowInput(df)
-    shows: AbstractContextManager[CallProgress] = nullcontext(CallProgress(_feed(metrics), None))
-    if isinstance(df, DataFrame):
-        check_workers_python(getattr(df.sparkSession, "_sc", None))
-        shows = progress_of(df.sparkSession, metrics, progress)
-    with without_pysparks_handler(), shows as shown:
+    rows = SparkInput(df) if isinstance(df, DataFrame) else ArrowInput(df)
+    with without_pysparks_handler(), rows.followed(metrics, progress) as shown:
         try:
             tasks = _publish_job(rows, checked, metrics, shown.feed, job)
         except KeyboardInterrupt as error:  # the job is cancelled
-            if isinstance(df, DataFrame):
-                make_active(df.sparkSession)
             error.add_note(_when_interrupted(checked, shown, job))
             logger.warning("%s%s", _INTERRUPTED, "" if job.outcome else f". {error.__notes__[-1]}")  # the outcome is in the log
             raise
@@ -265,7 +257,7 @@ class ArrowTask(SameVersion):
     batch: MicroBatch | None = None
     is_reachable: bool = True
 
-    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def run(self, batches: Iterator[pa.RecordBatch | SplitBatch]) -> Iterator[pa.RecordBatch]:
         if not self.is_reachable:
             check_reachable(self.options, who="Spark's task")
         rows = ((self.schema, batch) for batch in batches)
@@ -282,32 +274,28 @@ class ArrowTask(SameVersion):
 
 
 def _publish_job(
-    df: DataFrame | ArrowInput, options: SinkOptions, metrics: DeliveryMetrics | None, feed: Feed, state: WriteState
+    rows: SparkInput | ArrowInput, options: SinkOptions, metrics: DeliveryMetrics | None, feed: Feed, state: WriteState
 ) -> list[TaskReport]:
     """Runs the job of a call of `publish`, and returns its tasks' reports. Under exactly-once all rows become visible or none."""
     job = MicroBatch.of_new_job()
     written = None if options.exactly_once is None else job
 
     def abort() -> bool:
-        end = abort_job(options, job, state.shares, is_commit_begun=bool(state.shares), tasks_may_run=isinstance(df, DataFrame))
+        end = abort_job(options, job, state.shares, is_commit_begun=bool(state.shares), tasks_may_run=rows.tasks_may_run)
         state.outcome = end.text
         return end.is_over
 
     with _ending_failed(metrics, job, state, None if written is None else abort):
-        columns, options = _columns(df, options), with_current_span(options)
-        # A client of Spark Connect need not reach Kafka itself, unless it shall create the topic. Its tasks ask instead.
-        is_client = not isinstance(df, ArrowInput) and getattr(df.sparkSession, "_sc", None) is None
-        asks = not is_client or options.creation is not None
+        columns, options = rows.columns(options), with_current_span(options)
+        asks = rows.asks_kafka or options.creation is not None
         if asks:
-            check_reachable(options, has_timestamps=columns.timestamp is not None)
+            check_reachable(options, has_timestamps=columns.timestamp is not None, who=rows.who)
         task = ArrowTask(columns.selected(), options, feed, written, is_reachable=asks)
-        task = _planned(df.schema, columns, task, state)
+        task = _planned(rows.schema, columns, task, state)
         if written is not None:
             check_job(options, written)
-        if isinstance(df, ArrowInput):
-            return _run(_here(df, columns), task, metrics, job, state)
-        with cancelled_if_interrupted(df.sparkSession):
-            return _run(_in_spark(df, columns), task, metrics, job, state)
+        with rows.cancelled_if_interrupted():
+            return _run(rows, columns, task, metrics, job, state)
 
 
 def publish_micro_batch(
@@ -336,15 +324,17 @@ def publish_micro_batch(
         return abort_micro_batch(options, batch, DRIVER, committed, is_commit_begun=bool(state.shares))
 
     with _ending_failed(metrics, batch, state, None if written is None else abort):
-        columns = _columns(df, options)
+        rows = SparkInput(df)
+        columns = rows.columns(options)
         if not is_reachable:
             check_reachable(options, has_timestamps=columns.timestamp is not None)
             if written is not None:
                 check_batch(options, written)
         elif options.creation is not None:
             create_again(options)
-        task = _planned(df.schema, columns, ArrowTask(columns.selected(), options, _feed(metrics), written), state, resolve)
-        return _run(_in_spark(df, columns), task, metrics, batch, state)
+        task = ArrowTask(columns.selected(), options, Feed(driver=DRIVER) if metrics is None else metrics.feed, written)
+        task = _planned(rows.schema, columns, task, state, resolve)
+        return _run(rows, columns, task, metrics, batch, state)
 
 
 @contextmanager
@@ -377,23 +367,6 @@ def tell_failed(metrics: DeliveryMetrics | None, batch: MicroBatch, error: BaseE
     metrics.writes.tell(WriteFailed(batch.query_id, batch.number, time.time(), message, is_interrupt, where))
 
 
-def _feed(metrics: DeliveryMetrics | None) -> Feed:
-    return Feed(driver=DRIVER) if metrics is None else metrics.feed
-
-
-def _columns(df: DataFrame | ArrowInput, options: SinkOptions) -> SinkSchema:
-    """Returns the record's columns. Raises before there is anything to abort."""
-    if isinstance(df, ArrowInput):
-        with looked_at(options.producer) as serializers:
-            columns = sink_schema(df.schema, options.topic, serializers, record=options.record, formats=options.formats)
-        df.check(columns)
-        return columns
-    check_extra("pandas", "PySpark's mapInArrow, which publish() and foreach_batch() use,")
-    if df.isStreaming:
-        raise UsageError("a streaming DataFrame cannot be published at once; use writeStream.format('kafka_sink')")
-    return schema_of(df, options)
-
-
 def _planned(
     rows: StructType, columns: SinkSchema, task: ArrowTask, state: WriteState, resolve: Resolve | None = None
 ) -> ArrowTask:
@@ -411,50 +384,13 @@ def _planned(
     return replace(task, options=options)
 
 
-RunTasks = Callable[[ArrowTask], Sequence[tuple[Any, ...]]]
-"""Runs a task over all rows, as often as there are parts of them. Returns what each returned."""
-
-
-def _in_spark(df: DataFrame, columns: SinkSchema) -> RunTasks:
-    # Columns that are not written may have a type that Arrow lacks, and cost time on their way to Python. mapInArrow cannot find
-    # a column with a dot in its name, so the columns get other names.
-    places = columns.places()
-    selected = df.select(*(quoted(df.columns[place]) for place in places)).toDF(*(f"column{place}" for place in places))
-
-    def run_tasks(task: ArrowTask) -> Sequence[tuple[Any, ...]]:
-        def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            return task.run(batches)
-
-        # A nested function is pickled by value: unpickling checks the task's version before it looks up a name of this package.
-        return selected.mapInArrow(run, _RESULT_DDL).collect()
-
-    return run_tasks
-
-
-# Under exactly-once, calls of this process share a producer, which has one transaction at a time.
-_in_transaction: Final = threading.Lock()
-
-
-def _here(rows: ArrowInput, columns: SinkSchema) -> RunTasks:
-    def run_task_here(task: ArrowTask) -> Sequence[tuple[Any, ...]]:
-        if task.batch is None:
-            return written(task)
-        if not _in_transaction.acquire(timeout=task.options.producer.transaction_timeout_ms / 1000):
-            raise UsageError("another publish() of Arrow data under exactly-once takes too long; run them one after the other")
-        try:
-            return written(task)
-        finally:
-            _in_transaction.release()
-
-    def written(task: ArrowTask) -> Sequence[tuple[Any, ...]]:
-        result = next(task.run(rows.batches(columns))).drop_columns("spark_partition")
-        return [(0, *(column[0].as_py() for column in result.columns))]
-
-    return run_task_here
-
-
 def _run(
-    run_tasks: RunTasks, task: ArrowTask, metrics: DeliveryMetrics | None, batch: MicroBatch, state: WriteState
+    rows: SparkInput | ArrowInput,
+    columns: SinkSchema,
+    task: ArrowTask,
+    metrics: DeliveryMetrics | None,
+    batch: MicroBatch,
+    state: WriteState,
 ) -> list[TaskReport]:
     """batch: names the rows in the history, whether they are written in transactions or not."""
     if metrics is not None and metrics.writes.is_wanted:
@@ -462,26 +398,28 @@ def _run(
         metrics.writes.tell(WriteBegan(batch.query_id, batch.number, time.time(), state.where))
     state.has_begun = True
 
-    rows = run_tasks(task)
+    results = rows.run(task, columns)
     commit_began = time.time()
-    reports = sorted((TaskReport(row[0], report_from_bytes(bytes(row[1]))) for row in rows), key=lambda one: one.spark_partition)
+    reports = sorted(
+        (TaskReport(row[0], report_from_bytes(bytes(row[1]))) for row in results), key=lambda one: one.spark_partition
+    )
     committed = [one.report for one in reports]
-    began = min((row[3] for row in rows), default=commit_began)
+    began = min((row[3] for row in results), default=commit_began)
     check_clusters(committed)
     if task.batch is None:
         check_limits(task.options.errors, committed, is_visible=True)
     else:
-        state.shares += [share_from_json(row[2], task.batch) for row in rows]
+        state.shares += [share_from_json(row[2], task.batch) for row in results]
         visible = commit_shares(task.options, task.batch, state.shares, committed, task.feed, began)
         reports, committed = (reports if visible.own else []), visible.reports
     warn_of_old_rows(batch.query_id, sum(report.older_than_retention for report in committed))
     sink = (task.options.topic or "") if task.options.exactly_once is None else task.options.exactly_once.sink
     batch_report = BatchReport(batch.query_id, batch.number, began, max(time.time() - began, 0.0), total(committed), sink)
     if task.batch is None and task.options.report_topic is not None:
-        batch_report.report.reports_lost += not write_report(task.options, batch_report)
+        batch_report.report.reports_lost += not write_report(task.options, batch_report, batch.name)
     if metrics is not None and metrics.available:
         metrics.batch_committed(batch_report)
         if metrics.writes.is_wanted:
-            tasks = [DeliveryMessage(row[0], report_from_bytes(bytes(row[1])), None, "", row[3], row[4]) for row in rows]
+            tasks = [DeliveryMessage(row[0], report_from_bytes(bytes(row[1])), None, "", row[3], row[4]) for row in results]
             metrics.writes.tell(WriteCommitted(batch_report, commit_began, task_times(tasks), state.where))
     return reports

@@ -260,7 +260,7 @@ def commit_shares(
         of_tasks = BatchReport(
             batch.query_id, batch.number, began, max(time.time() - began, 0.0), total(reports), options.exactly_once.sink
         )
-        report = prepare_report(options, of_tasks, feed.driver)
+        report = prepare_report(options, of_tasks, feed.driver, batch.name)
     prepared = own if report is None else (*own, report)
     checkpoint = options.exactly_once.checkpoint
     if checkpoint and options.topic:
@@ -268,7 +268,7 @@ def commit_shares(
         checkpoint = f"{checkpoint} (topic {options.topic})"
     with committers.of(options, batch) as committer, _told_if_slow(options, batch, feed) as ended:
         commit = committer.commit(
-            replace(batch, checkpoint=checkpoint, name=options.query_name),
+            replace(batch, checkpoint=checkpoint, name=batch.name or options.query_name),
             prepared,
             options.exactly_once.start,
             tasks=tuple(share.rows for share in shares if share.rows is not None),

@@ -31,7 +31,7 @@ _HEADS: Final = tuple(
         ),
     )
 )
-_ROW_AT_END: Final = re.compile(rf", in row (?P<row>{_NUMBER}) of the task$")
+_ROW_AT_END: Final = re.compile(rf", in row (?P<row>{_NUMBER}) of the (?:task|data)$")
 _CAUSE: Final = re.compile(r"[\d,]+ records? failed, [\d,]+ (?:was|were) acknowledged: \[(?P<cause>[A-Z_]{1,40})\] ")
 _ERROR_NAME: Final = re.compile(r"\b[A-Z]{3,}(?:_[A-Z]+)+\b")
 _QUERY_ID: Final = re.compile(r"(?:job-)?[0-9a-f]{8}(?:-?[0-9a-f]{4}){3}-?[0-9a-f]{12}")

@@ -53,6 +53,7 @@ from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 
 logger = logging.getLogger(__name__)
 
+DRIVER: Final = "the Spark driver"
 _PATIENCE_MS: Final = 10_000
 _SHARE: Final = 6  # part of max.block.ms: 10 s of its default of 60 s, and more if the option is larger
 
@@ -63,13 +64,14 @@ _OPTION_OF: Final = {
 }
 
 
-def check_reachable(options: SinkOptions, *, has_timestamps: bool = False, who: str = "the Spark driver") -> None:
+def check_reachable(options: SinkOptions, *, has_timestamps: bool = False, who: str = DRIVER) -> None:
     """Returns once a broker has answered, and the topics exist that the options `topic` and `dead.letter.topic` name.
 
     The options `topic.create.*` create a missing topic, and so do brokers with auto.create.topics.enable. A topic without leaders
     exists, and tasks wait for its leaders.
 
-    has_timestamps: whether rows have timestamps of their own. Then a line of the log says what brokers do about old ones.
+    has_timestamps: whether rows have timestamps of their own. Then a line of the log says what brokers do about old ones. who:
+    names this process.
 
     Raises:
         MetadataTimeoutError: No broker answered in time, or the topic does not exist.
@@ -77,7 +79,7 @@ def check_reachable(options: SinkOptions, *, has_timestamps: bool = False, who: 
         AuthorizationError: The client may not describe the topic.
     """
     if options.creation is not None:
-        create_missing_topic(options)
+        create_missing_topic(options, who=who)
     if options.creation is not None and not has_timestamps:
         return
     deadline = time.monotonic() + _limit_s(options.producer)
@@ -181,10 +183,10 @@ def create_again(options: SinkOptions) -> None:
         logger.info("it is not known whether the topic still exists: %s", error)
 
 
-def create_missing_topic(options: SinkOptions, *, is_again: bool = False) -> None:
+def create_missing_topic(options: SinkOptions, *, is_again: bool = False, who: str = DRIVER) -> None:
     """Creates the topics that options name if `topic.create.*` is set and they do not exist. No topic is altered.
 
-    is_again: whether they existed before.
+    is_again: whether they existed before. who: names this process.
 
     Raises:
         OptionError: the brokers reject a setting.
@@ -197,16 +199,18 @@ def create_missing_topic(options: SinkOptions, *, is_again: bool = False) -> Non
         return
     with ClusterClient(options.producer) as client:
         for topic in filter(None, (*_topics(options), options.report_topic)):
-            _create(client, topic, creation, options, is_again=is_again)
+            _create(client, topic, creation, options, is_again=is_again, who=who)
 
 
-def _create(client: ClusterClient, topic: str, creation: TopicCreation, options: SinkOptions, *, is_again: bool) -> None:
+def _create(
+    client: ClusterClient, topic: str, creation: TopicCreation, options: SinkOptions, *, is_again: bool, who: str
+) -> None:
     start = time.monotonic()
     deadline = start + options.producer.max_block_ms / 1000
     try:
         partitions, code = client.topic(topic, start + _limit_s(options.producer))
     except DeadlineError as error:
-        raise _unreachable(options, error) from None
+        raise _unreachable(options, error, who) from None
     if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         new = new_topic(topic, creation.partitions, creation.replication_factor, dict(creation.configs))
         result = create_topic(client, new, deadline)
@@ -250,7 +254,7 @@ def _limit_s(config: ProducerConfig) -> float:
     return max(min(config.max_block_ms, _PATIENCE_MS), config.max_block_ms // _SHARE) / 1000
 
 
-def _unreachable(options: SinkOptions, error: DeadlineError, who: str = "the Spark driver") -> MetadataTimeoutError:
+def _unreachable(options: SinkOptions, error: DeadlineError, who: str) -> MetadataTimeoutError:
     """Returns the error for `error`, with which a request to any broker timed out. It names the addresses."""
     servers = ",".join(options.producer.bootstrap_servers)
     topic = "" if options.topic is None else f"topic {options.topic}: "

@@ -39,8 +39,11 @@ _failed: Final[dict[tuple[tuple[str, ...], str], float]] = {}
 R = TypeVar("R")
 
 
-def write_report(options: SinkOptions, batch: BatchReport) -> bool:
-    """Writes the report of a batch whose rows are delivered. It never raises. Returns whether it was written."""
+def write_report(options: SinkOptions, batch: BatchReport, name: str = "") -> bool:
+    """Writes the report of a batch whose rows are delivered. It never raises. Returns whether it was written.
+
+    name: of the query, if it is not in the options.
+    """
 
     def write(config: ProducerConfig, append: Callable[[SendScope], None]) -> bool:
         with cache.scope(config) as scope:
@@ -48,13 +51,13 @@ def write_report(options: SinkOptions, batch: BatchReport) -> bool:
             scope.flush()
         return True
 
-    return bool(_tried(options, batch, write))
+    return bool(_tried(options, batch, name or options.query_name, write))
 
 
-def prepare_report(options: SinkOptions, batch: BatchReport, driver: str) -> PreparedTransaction | None:
+def prepare_report(options: SinkOptions, batch: BatchReport, driver: str, name: str = "") -> PreparedTransaction | None:
     """Writes the report of a batch in a transaction that is left open for the batch's commit. It never raises.
 
-    driver: as in TransactionalIds. Returns None if the report could not be written.
+    driver: as in TransactionalIds. name: as in `write_report`. Returns None if the report could not be written.
     """
     assert options.exactly_once is not None
     ids = TransactionalIds(options.exactly_once.transactional_id_prefix, batch.query_id, driver)
@@ -67,11 +70,11 @@ def prepare_report(options: SinkOptions, batch: BatchReport, driver: str) -> Pre
         # created again is no reason to write the rows again, so its id is not watched.
         return None if handle is None else PreparedTransaction(replace(handle, records=0, topic_ids=()), -1, 0)
 
-    return _tried(options, batch, prepare)
+    return _tried(options, batch, name or options.query_name, prepare)
 
 
 def _tried(
-    options: SinkOptions, batch: BatchReport, write: Callable[[ProducerConfig, Callable[[SendScope], None]], R]
+    options: SinkOptions, batch: BatchReport, name: str, write: Callable[[ProducerConfig, Callable[[SendScope], None]], R]
 ) -> R | None:
     assert options.report_topic is not None
     topic = options.report_topic
@@ -80,7 +83,7 @@ def _tried(
     if failed is not None and time.monotonic() < failed + _PAUSE_S:
         return None
     try:
-        value = ReportRecord(batch, options.query_name, str(options.guarantee)).value()
+        value = ReportRecord(batch, name, str(options.guarantee)).value()
         columns = RecordColumns(1, array_of_bytes([value]), array_of_bytes([batch.query_id.encode()]))
         return write(_config(options.producer), lambda scope: scope.append(topic, columns))
     except Exception as error:  # whatever it is, the rows are delivered

@@ -26,6 +26,7 @@ from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.reports.delivery_report import DeliveryReport
 from spark_kafka_sink.spark.bad_row_limits import too_many
 from spark_kafka_sink.spark.plugin_checks import looked_at
+from spark_kafka_sink.spark.python_workers import row_name
 from spark_kafka_sink.spark.task.dead_letters import (
     Letter,
     Place,
@@ -126,7 +127,7 @@ class BadRowHandler:
         reasons = [reason_of(error, self._serialized.with_schema) for error in refused.errors]
         if not self._first and refused.errors:
             text = f"[{refused.errors[0].code}] {refused.message(0)}"
-            row = "" if refused.rows is None or " of the task" in text else f" (row {refused.rows[0]} of the task)"
+            row = "" if refused.rows is None or row_name(refused.rows[0]) in text else f" ({row_name(refused.rows[0])})"
             self._first = f"{shortened_text(text)}{row}"
         self._counts.update(reasons)
         most = self._errors.max_rows if self._fails_at_limit else None

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from spark_kafka_sink.errors import KafkaSinkError
 from spark_kafka_sink.records.columns import RecordColumns, concatenated, copied
+from spark_kafka_sink.spark.python_workers import row_name
 from spark_kafka_sink.spark.task.columns import BatchRows, TopicRecords
 
 # The most that is held, over all topics. 40,000 rows of 100 bytes fit.
@@ -75,7 +76,7 @@ class CoalescedRecords:
         """Adds a note with the row of the task, because the producer counts the rows of one append only."""
         row = error.facts.get("row")
         if row is not None:
-            error.add_note(f"That is row {self.rows_in_task().row_in_task(row)} of the task, counted from 0.")
+            error.add_note(f"That is {row_name(self.rows_in_task().row_in_task(row))}, counted from 0.")
 
     def rows_in_task(self, first: int = 0) -> RowsInTask:
         """Returns the numbers in the task of the rows of `columns()`, from row `first` on."""

@@ -18,6 +18,7 @@ from spark_kafka_sink.producer.serializers.json_serializer import json_texts
 from spark_kafka_sink.records.arrow_arrays import array_of_numbers, filled_numbers, numbers, validity
 from spark_kafka_sink.records.columns import NO_PARTITION, NO_TIMESTAMP, FixedHeaders, RecordColumns
 from spark_kafka_sink.records.timestamps import in_ms, in_other_unit, time_problem
+from spark_kafka_sink.spark.python_workers import row_name
 from spark_kafka_sink.spark.schema import ColumnGroup, SinkSchema
 from spark_kafka_sink.spark.trace_header import check_traceparents, traced
 
@@ -147,7 +148,7 @@ def _group(batch: pa.RecordBatch, group: ColumnGroup, part: str, first_row: int,
         return json_texts(column)
     except BadRowError as bad:
         row = first_row + bad.row
-        raise SerializationError(f"option {part}.columns: {bad}, in row {row} of the task", part=part, row=row) from None
+        raise SerializationError(f"option {part}.columns: {bad}, in {row_name(row)}", part=part, row=row) from None
 
 
 def _partitions(column: pa.Array | None, first_row: int) -> NDArray[np.int32] | None:
@@ -242,4 +243,4 @@ def _take(columns: RecordColumns, order: NDArray[np.intp]) -> RecordColumns:
 
 
 def _bad_row(column: str, problem: str, row: int) -> RecordError:
-    return RecordError(f"column {column}: {problem}, in row {row} of the task", column=column, row=row)
+    return RecordError(f"column {column}: {problem}, in {row_name(row)}", column=column, row=row)

@@ -6,9 +6,10 @@ import hashlib
 import io
 import os
 import threading
-from collections.abc import Callable
-from contextlib import ExitStack
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, fields, replace
+from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark.accumulators import Accumulator
@@ -45,30 +46,49 @@ class ProducerCache:
     def _reset(self) -> None:
         self._lock = threading.Lock()
         self._producers: dict[ProducerKey, Producer] = {}
+        self._in_transaction: set[ProducerKey] = set()
 
     def scope(self, config: ProducerConfig, *, keeps_rejected: bool = False) -> SendScope:
         """Returns a send scope of the settings' producer, and creates the producer if there is no usable one.
 
         keeps_rejected: as in `Producer.scope`.
         """
-        return self._opened(config, False, lambda producer: producer.scope(keeps_rejected=keeps_rejected))
+        key = ProducerKey.of(config, False)
+        return self._opened(key, config, lambda producer: producer.scope(keeps_rejected=keeps_rejected))
 
-    def transaction(self, config: ProducerConfig, transactional_id: str, *, keeps_rejected: bool = False) -> TransactionScope:
-        """Returns a transaction of the settings' transactional producer, which runs one at a time."""
-        return self._opened(config, True, lambda producer: producer.transaction(transactional_id, keeps_rejected=keeps_rejected))
+    @contextmanager
+    def transaction(
+        self, config: ProducerConfig, transactional_id: str, *, keeps_rejected: bool = False
+    ) -> Iterator[TransactionScope]:
+        """A block with a transaction of a transactional producer of these settings, which no other block uses at that time.
 
-    def _opened(self, config: ProducerConfig, transactional: bool, opening: Callable[[Producer], S]) -> S:
-        key = ProducerKey.of(config, transactional)
-        producer = self._usable(key, config, transactional)
+        A producer has one transaction at a time, so each thread that writes in one needs its own.
+        """
+        first = ProducerKey.of(config, True)
+        with self._lock:
+            key = next(key for key in (replace(first, number=number) for number in count()) if key not in self._in_transaction)
+            self._in_transaction.add(key)
+        try:
+            opened = self._opened(
+                key, config, lambda producer: producer.transaction(transactional_id, keeps_rejected=keeps_rejected)
+            )
+            with opened as scope:
+                yield scope
+        finally:
+            with self._lock:
+                self._in_transaction.discard(key)
+
+    def _opened(self, key: ProducerKey, config: ProducerConfig, opening: Callable[[Producer], S]) -> S:
+        producer = self._usable(key, config)
         try:
             return opening(producer)
         except KafkaSinkError:
             if not producer.closed:
                 raise
         # It closed itself for idleness, or failed, in the meantime. An error of the new one goes to the caller.
-        return opening(self._usable(key, config, transactional))
+        return opening(self._usable(key, config))
 
-    def _usable(self, key: ProducerKey, config: ProducerConfig, transactional: bool) -> Producer:
+    def _usable(self, key: ProducerKey, config: ProducerConfig) -> Producer:
         from spark_kafka_sink.producer.producer import Producer
 
         with self._lock:
@@ -76,7 +96,7 @@ class ProducerCache:
             self._producers = {key: each for key, each in self._producers.items() if not each.closed}
             producer = self._producers.pop(key, None)
             if producer is None:
-                producer = Producer(config, idle_close_ms=IDLE_CLOSE_MS, transactional=transactional)
+                producer = Producer(config, idle_close_ms=IDLE_CLOSE_MS, transactional=key.transactional)
             self._producers[key] = producer  # at the end: the first is the least recently used
             for other in list(self._producers.values())[:-MOST_PRODUCERS]:
                 other.close_when_idle()
@@ -106,10 +126,14 @@ class ProducerKey:
 
     Spark pickles a function or an object for each task, so comparing identities would make a producer for each task. Two objects
     are the same if they were pickled to the same bytes, or if their own __eq__ says so.
+
+    number: tells apart producers of the same settings whose transactions are open at the same time, from 0.
     """
 
+    transactional: bool
     plain: tuple[object, ...]
     plugins: tuple[_Plugin, ...]
+    number: int = 0
 
     @classmethod
     def of(cls, config: ProducerConfig, transactional: bool) -> ProducerKey:
@@ -117,8 +141,8 @@ class ProducerKey:
         for field in fields(config):
             value = getattr(config, field.name)
             values += (len(value), *value) if isinstance(value, tuple) else (value,)
-        plain = (transactional, *(value if isinstance(value, _PLAIN) else type(value) for value in values))
-        return cls(plain, tuple(_Plugin(value) for value in values if not isinstance(value, _PLAIN)))
+        plain = tuple(value if isinstance(value, _PLAIN) else type(value) for value in values)
+        return cls(transactional, plain, tuple(_Plugin(value) for value in values if not isinstance(value, _PLAIN)))
 
 
 class _Plugin:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
@@ -22,6 +23,7 @@ from spark_kafka_sink.producer.serializers.json_serializer import json_texts
 from spark_kafka_sink.records.arrow_arrays import array_of_numbers, filled_numbers, numbers, validity
 from spark_kafka_sink.records.columns import NO_PARTITION, FixedHeaders, RecordColumns
 from spark_kafka_sink.records.timestamps import time_problem
+from spark_kafka_sink.spark.python_workers import row_name
 from spark_kafka_sink.spark.schema import ColumnGroup, SinkSchema
 from spark_kafka_sink.spark.task.columns import (
     NEGATIVE,
@@ -80,7 +82,7 @@ class RefusedRows:
         named = error.facts.get("row")
         if self.rows is None or not isinstance(named, int):
             return error.message
-        found = f"row {self.rows[row]} of the task"
+        found = row_name(self.rows[row])
         return _ROW.sub(lambda match: found if int(match[1]) == named else match[0], error.message, count=1)
 
     def in_task(self, first_row: int) -> RefusedRows:
@@ -111,6 +113,7 @@ def split_batch(
     fixed_headers: FixedHeaders = (),
     rows: NDArray[np.intp] | None = None,
     timestamp_unit: str | None = None,
+    known: Mapping[int, KafkaSinkError] = MappingProxyType({}),
 ) -> SplitBatch:
     """Splits off the rows that `columns.records_by_topic` would refuse.
 
@@ -122,9 +125,10 @@ def split_batch(
         fixed_headers: headers that every record has.
         rows: the position of each row among those that Spark passed, if some were taken out before.
         timestamp_unit: as in RecordOptions.
+        known: errors of rows that have failed an earlier check.
     """
     raw = replace(schema, value=_as_struct(schema.value), key=_as_struct(schema.key))
-    errors: dict[int, KafkaSinkError] = {}
+    errors = dict(known)
     for row, error in _errors(batch, schema, raw, topic, timestamp_unit):
         errors.setdefault(row, error)
     is_bad = np.zeros(batch.num_rows, np.bool_)

@@ -108,7 +108,11 @@ def run_task(
         reach("task.start", batch.number)
         batches = _in_time(batches, options, batch)
     iterator = iter(batches)
-    first = next(iterator, None)
+    try:
+        first = next(iterator, None)
+    except KafkaSinkError as error:
+        _add_way_out(error, options)
+        raise
     report, transaction, passed = DeliveryReport(), None, None
     if first is not None:  # Many tasks of a small DataFrame have no rows, and need no connection or transaction.
         rows = chain([first], iterator)
@@ -156,8 +160,11 @@ def _deliver(
                 scope.flush()
             else:
                 bad_rows.settle()
-        except Exception as error:
+        except BaseException as error:
             report, context = scope.report(), TaskContext.get()
+            feed.task_failed(report)
+            if not isinstance(error, Exception):  # an interrupt, whose note the call writes
+                raise
             task = "" if context is None else f" of Spark partition {context.partitionId()}, attempt {context.attemptNumber()}"
             stays = (
                 f"Kafka has acknowledged {counted(report.records, 'row')}{task}; they stay in their topics, and another attempt"

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyspark.sql import Row
 
 from spark_kafka_sink.errors import SerializationError
 from spark_kafka_sink.producer.partitioners.key_hash import murmur2
@@ -185,6 +186,12 @@ def test_a_dict_keeps_its_none_and_a_named_tuple_does_not() -> None:
     assert JSON.serialize("topic", {"a": None, "b": row(1, None)}) == b'{"a":null,"b":{"a":1}}'
 
 
+def test_a_named_tuple_with_two_fields_of_one_name_is_refused() -> None:
+    row = Row("a", "b", "a")  # spark.sql("SELECT 1 AS a, 2 AS b, 3 AS a") returns such rows
+    with pytest.raises(SerializationError, match="an object of JSON cannot have two fields 'a'; rename one of them"):
+        JSON.serialize("topic", row(1, 2, None))
+
+
 def test_what_lies_under_a_null_struct_or_list_is_not_looked_at() -> None:
     fields = pa.StructArray.from_arrays([pa.array([1.0, float("nan")])], ["f"], mask=pa.array([False, True]))
     assert texts(fields) == ['{"f":1.0}', None]
@@ -230,6 +237,10 @@ def test_text_that_is_no_utf8_is_refused() -> None:
         (pa.map_(pa.int32(), pa.int32()), "but keys of JSON are text, not int32; cast them to string"),
         (pa.map_(pa.string(), pa.duration("s")), "but JSON has nothing for duration[s]"),
         (pa.dictionary(pa.int8(), pa.duration("s")), "but JSON has nothing for dictionary"),
+        (
+            pa.list_(pa.struct([("a", pa.int8()), ("", pa.int8()), ("", pa.int8())])),
+            "but an object of JSON cannot have two fields ''",
+        ),
     ],
 )
 def test_a_type_that_json_lacks_is_refused_before_any_row(kind: pa.DataType, problem: str) -> None:

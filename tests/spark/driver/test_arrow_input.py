@@ -5,24 +5,39 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import re
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pandas as pd
 import pyarrow as pa
 import pytest
+from pyspark import accumulators
 
 import spark_kafka_sink as sks
 from spark_kafka_sink.broker import EmbeddedBroker
-from spark_kafka_sink.errors import RecordError, SchemaError, UsageError
+from spark_kafka_sink.errors import (
+    DeliveryError,
+    MetadataTimeoutError,
+    RecordError,
+    SchemaError,
+    SerializationError,
+    UsageError,
+)
+from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
+from spark_kafka_sink.options.sink_options import sink_options
+from spark_kafka_sink.spark.driver.arrow_input import ArrowInput
 from spark_kafka_sink.spark.task.producer_cache import cache
-from tests.exactly_once.opened import new_id
+from tests.exactly_once.opened import client_of, new_id, soon
 from tests.kafka.witness import Witnessed, read_topic
 from tests.spark.session import ROOT
+from tests.waiting import wait_until
 
 MOMENT = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)
+FAR = 2**62  # seconds
 NO_TYPE = pa.array([None], pa.month_day_nano_interval())
 
 
@@ -50,10 +65,11 @@ def stored(broker: EmbeddedBroker, topic: str) -> list[Witnessed]:
 
 @pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
 def test_each_row_is_there_once_and_the_report_says_so(broker: EmbeddedBroker, topic: str, guarantee: str) -> None:
-    numbers = pa.array(range(25_000)).cast(pa.string())
+    numbers, of_spark = pa.array(range(25_000)).cast(pa.string()), dict(accumulators._accumulatorRegistry)
     report = published(broker, topic, pa.table({"key": numbers, "value": numbers}), delivery__guarantee=guarantee)
     assert sorted(int(each.value or b"") for each in stored(broker, topic)) == list(range(25_000))
     assert report.total.records == 25_000
+    assert of_spark == accumulators._accumulatorRegistry  # in which Spark's own have numbers, too
     assert [task.report.records for task in report.tasks] == [25_000]
 
 
@@ -110,11 +126,60 @@ def test_what_is_wrong_is_said_as_for_spark(broker: EmbeddedBroker, topic: str) 
 
 
 def test_a_value_that_spark_cannot_hold_is_refused(broker: EmbeddedBroker, topic: str) -> None:
-    far = pa.array([2**62], pa.timestamp("s", "UTC"))
-    with pytest.raises(RecordError, match=r"column timestamp: a value is out of range of timestamp\[us, tz=UTC\]"):
-        published(broker, topic, pa.table({"value": ["x"], "timestamp": far}))
+    data = pa.table({"value": ["x"] * 20_001, "timestamp": pa.array([1] * 20_000 + [FAR], pa.timestamp("s", "UTC"))})
+    with pytest.raises(RecordError, match=r"column timestamp: a value is out of range of timestamp\[us, tz=UTC\] ") as caught:
+        published(broker, topic, data)
+    assert caught.value.message.endswith(f"out of bounds timestamp: {FAR}), in row 20000 of the data")
+    assert "To go on without such rows, set on.error=dead-letter and dead.letter.topic." in caught.value.__notes__
+    with pytest.raises(SerializationError, match=r"column a: a value is out of range of .*, in row 0 of the data") as caught_part:
+        published(broker, topic, pa.table({"a": pa.array([FAR], pa.timestamp("s"))}), value__columns="a")
+    assert "To go on without such rows, set on.error=dead-letter and dead.letter.topic." in caught_part.value.__notes__
     with pytest.raises(SchemaError, match="column a: is decimal256"):
         published(broker, topic, pa.table({"a": pa.array([1], pa.decimal256(40))}), value__columns="a")
+
+
+@pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
+def test_a_value_that_spark_cannot_hold_is_a_bad_row(broker: EmbeddedBroker, topic: str, guarantee: str) -> None:
+    letters = f"{topic}-letters"
+    broker.create_topic(letters)
+    seconds = pa.timestamp("s", "UTC")
+    data = pa.table(
+        {
+            "key": ["a", "b", "c", "d"],
+            "a": pa.array([[1], [2, FAR], [3], [4]], pa.large_list(seconds)),  # a slice of a list has elements of other rows
+            "partition": pa.array([0, 0, 2**40, 0], pa.int64()),
+            "timestamp": pa.array([1, 1, 1, FAR], seconds),
+        }
+    )
+    to = {"on__error": "dead-letter", "dead__letter__topic": letters, "value__columns": "a"}
+    report = published(broker, topic, data, delivery__guarantee=guarantee, **to)
+    assert [found.key for found in stored(broker, topic)] == [b"a"]
+    assert report.total.bad_rows == {"serialization": 1, "partition": 1, "timestamp": 1}
+    assert report.total.dead_letters == 3
+    assert "(row 1 of the data)" in report.total.bad_row_example
+    found = {each.key: dict(each.headers) for each in stored(broker, letters)}
+    assert [found[key]["__connect.errors.row"] for key in (b"b", b"c", b"d")] == [b"1", b"2", b"3"]
+    assert f"{FAR}".encode() in (found[b"d"]["__connect.errors.exception.message"] or b"")
+
+
+def test_a_struct_with_two_fields_of_one_name_is_refused(broker: EmbeddedBroker, topic: str) -> None:
+    twice = pa.StructArray.from_arrays([pa.array([1]), pa.array([2])], ["a", "a"])
+    with pytest.raises(
+        SchemaError, match=r"cannot be written as JSON \(an object of JSON cannot have two fields 'a'; rename one"
+    ):
+        published(broker, topic, pa.table({"s": twice}), value__columns="s")
+
+
+def test_a_dictionary_is_cast_once_and_not_for_each_part_of_the_rows() -> None:
+    names = pa.array([f"name {number}" for number in range(100_000)], pa.string_view())
+    rows = ArrowInput(pa.table({"value": pa.DictionaryArray.from_arrays(pa.array(range(100_000)), names)}))
+    options = sink_options({"kafka.bootstrap.servers": "broker:1", "topic": "t"})
+    columns, allocated = rows.columns(options), pa.default_memory_pool().total_bytes_allocated
+    first = allocated()
+    names.cast(pa.string())
+    second = allocated()
+    assert len(list(rows.batches(columns, options))) == 10
+    assert allocated() - second < 5 * (second - first)
 
 
 def test_a_partition_may_be_any_integer(broker: EmbeddedBroker, topic: str) -> None:
@@ -138,12 +203,28 @@ def test_a_reader_is_read_once_and_keeps_its_own_errors(broker: EmbeddedBroker, 
         published(broker, topic, reader)
 
 
-def test_calls_side_by_side_under_exactly_once_all_deliver(broker: EmbeddedBroker, topic: str) -> None:
-    data = pa.table({"value": ["x"] * 100})
-    with ThreadPoolExecutor(4) as pool:
-        done = list(pool.map(lambda _: published(broker, topic, data, delivery__guarantee="exactly-once"), range(4)))
-    assert [report.total.records for report in done] == [100] * 4
-    assert len(stored(broker, topic)) == 400
+def test_calls_under_exactly_once_write_side_by_side_each_with_a_producer_that_later_calls_use(
+    broker: EmbeddedBroker, topic: str
+) -> None:
+    batch = pa.record_batch({"value": ["x"] * 100})
+    both_write = threading.Barrier(2)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield batch
+        both_write.wait(60)  # with the first batch the transaction has begun
+        yield batch
+
+    def write(_: int) -> sks.PublishReport:
+        reader = pa.RecordBatchReader.from_batches(batch.schema, batches())
+        return published(broker, topic, reader, delivery__guarantee="exactly-once", kafka__linger__ms="77")
+
+    before = set(threading.enumerate())
+    with ThreadPoolExecutor(2) as pool:
+        for _ in range(2):
+            assert [report.total.records for report in pool.map(write, range(2))] == [200] * 2
+    assert len(stored(broker, topic)) == 800
+    new = [each.name for each in set(threading.enumerate()) - before]
+    assert len([name for name in new if name.startswith("kafka-producer-network-thread")]) == 2
 
 
 def test_under_exactly_once_no_row_is_visible_after_an_error(broker: EmbeddedBroker, topic: str) -> None:
@@ -152,6 +233,51 @@ def test_under_exactly_once_no_row_is_visible_after_an_error(broker: EmbeddedBro
     with pytest.raises(RecordError, match="column partition is 9"):
         published(broker, topic, data, delivery__guarantee="exactly-once")
     assert stored(broker, topic) == []
+
+
+@pytest.mark.slow
+def test_a_source_that_is_slower_than_a_transaction_may_be_is_told_so(broker: EmbeddedBroker, topic: str) -> None:
+    batch = pa.record_batch({"value": ["x"]})
+
+    def is_open() -> bool:
+        with client_of(broker.bootstrap_servers) as client:
+            return TransactionClient(client).list_open(topic, soon()) != []
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield batch
+        yield batch  # the first has been sent, or is now
+        wait_until(is_open, "the transaction")
+        wait_until(lambda: not is_open(), "its end")
+        yield batch
+
+    reader = pa.RecordBatchReader.from_batches(batch.schema, batches())
+    to = {"delivery__guarantee": "exactly-once", "transactional__id__prefix": topic, "kafka__linger__ms": "0"}
+    with pytest.raises(DeliveryError, match=r"longer than transaction\.timeout\.ms \(1 s\).*kafka\.transaction\.timeout\.ms"):
+        published(broker, topic, reader, kafka__transaction__timeout__ms="1000", **to)
+    assert stored(broker, topic) == []
+
+
+def test_an_interrupt_says_how_many_rows_kafka_has_acknowledged(broker: EmbeddedBroker, topic: str) -> None:
+    batch = pa.record_batch({"value": ["x" * 20_000]})
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield from [batch] * 6  # not all of them fit into memory, so some have been acknowledged
+        raise KeyboardInterrupt
+
+    reader = pa.RecordBatchReader.from_batches(batch.schema, batches())
+    with pytest.raises(KeyboardInterrupt) as caught:
+        published(broker, topic, reader, kafka__linger__ms="0", kafka__buffer__memory="65536")
+    (note,) = caught.value.__notes__
+    assert re.fullmatch(r"Kafka has acknowledged [1-6] rows? or more; they stay in their topics, and another call .*", note)
+
+
+def test_without_spark_no_error_speaks_of_it() -> None:
+    nowhere = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t", "kafka.max.block.ms": "300"}
+    for more in ({}, {"topic.create.partitions": "1", "topic.create.replication.factor": "1"}):
+        with pytest.raises(MetadataTimeoutError) as caught:
+            sks.publish(pa.table({"value": ["x"]}), options={**nowhere, **more})
+        assert " answered this process within 0.3 s: " in caught.value.message
+        assert "Spark" not in caught.value.message
 
 
 def test_it_needs_no_java(broker: EmbeddedBroker, topic: str) -> None:

@@ -40,7 +40,7 @@ def test_text_that_no_encoding_has_is_a_bad_row_of_a_serializer(
     topic, letters = new_topic(), new_topic()
     given = options(kafka, topic=topic, kafka__value__serializer=name)
     rows = [Row(key="0", value=good), Row(key="1", value=bad), Row(key="2", value=good)]
-    with pytest.raises(SerializationError, match=r"row 1 of the task: .*text with a lone surrogate at .* encoded as UTF-8"):
+    with pytest.raises(SerializationError, match=r"row 1 of the data: .*text with a lone surrogate at .* encoded as UTF-8"):
         sks.partition_writer(given)(rows)
     sks.partition_writer(given | {"on.error": "dead-letter", "dead.letter.topic": letters})(rows)
     (letter,) = read_topic(kafka.bootstrap_servers, letters)

@@ -107,7 +107,7 @@ def test_datetimes_of_the_first_and_the_last_year_are_converted_in_every_zone(
 def test_a_datetime_of_the_first_year_is_an_error_that_names_row_and_column() -> None:
     at = datetime.datetime(1, 1, 1)  # as Spark creates it
     ((schema, found),) = batches_of_rows([Row(value=b"v", timestamp=each) for each in (1, at)], "t")
-    with pytest.raises(RecordError, match=r"column timestamp: -\d+ ms is before 1970, .* in row 1 of the task"):
+    with pytest.raises(RecordError, match=r"column timestamp: -\d+ ms is before 1970, .* in row 1 of the data"):
         list(records_by_topic(found, schema, "t"))
 
 
@@ -135,7 +135,7 @@ def test_an_invalid_value_is_an_error_that_names_row_and_column(
         list(batches_of_rows(rows, None if name == "topic" else "t"))
     assert caught.value.message.startswith(f"column {name}: ")
     assert problem in caught.value.message
-    assert caught.value.message.endswith(", in row 3 of the task")
+    assert caught.value.message.endswith(", in row 3 of the data")
     assert caught.value.facts["row"] == 3
 
 

@@ -46,6 +46,7 @@ class Quoting(sks.Serializer):
         (SerializationError(f"topic t: key: option {MARK}: of 'x'"), "[SERIALIZATION] topic t, part key"),
         (RecordError(f"{MARK!r} is not a valid topic name: it must have"), "[RECORD]"),
         (RecordError("column partition: -7 is negative, in row 3 of the task"), "[RECORD] column partition, row 3"),
+        (RecordError("column partition: -7 is negative, in row 3 of the data"), "[RECORD] column partition, row 3"),
         (
             RecordError("topic t: row 3 of 1,000: column partition is 77, but t has 2"),
             "[RECORD] topic t, row 3, column partition",

@@ -93,7 +93,7 @@ def test_a_refused_row_is_named_as_the_tasks_row() -> None:
     (rows,) = ArrowBatchCoalescer(lambda topic: 4, 1000).coalesced(given)
     error = RecordError("refused", row=3)
     rows.add_row_of_task(error)
-    assert error.__notes__ == ["That is row 9 of the task, counted from 0."]
+    assert error.__notes__ == ["That is row 9 of the data, counted from 0."]
 
 
 @settings(deadline=None)

@@ -89,7 +89,7 @@ def test_a_null_timestamp_is_the_time_of_append(kind: pa.DataType) -> None:
 @pytest.mark.parametrize("kind", [pa.int64(), TIMESTAMP])
 def test_a_timestamp_before_1970_is_refused(kind: pa.DataType) -> None:
     text = refused(timestamp=pa.array([None, 1, -1], pa.int64()).cast(kind))
-    assert text == "[RECORD] column timestamp: -1 ms is before 1970, and Kafka timestamps start in 1970, in row 2 of the task"
+    assert text == "[RECORD] column timestamp: -1 ms is before 1970, and Kafka timestamps start in 1970, in row 2 of the data"
 
 
 def test_a_null_partition_is_left_to_the_partitioner() -> None:
@@ -101,7 +101,7 @@ def test_a_null_partition_is_left_to_the_partitioner() -> None:
 
 def test_a_negative_partition_is_refused_by_its_row_in_the_task() -> None:
     text = refused(10_000, partition=pa.array([None, 7, -2], pa.int32()))
-    assert text == "[RECORD] column partition: -2 is negative, in row 10002 of the task"
+    assert text == "[RECORD] column partition: -2 is negative, in row 10002 of the data"
 
 
 def test_nulls_outside_of_a_slice_do_not_count() -> None:
@@ -124,7 +124,7 @@ def test_a_null_topic_is_refused_by_its_row() -> None:
         RecordError, match=r"column topic: is null, .* [(]set the option topic or filter the rows[)], in row 7 of"
     ):
         by_topic(["a", "b", None], first_row=5)
-    with pytest.raises(RecordError, match="in row 0 of the task"):
+    with pytest.raises(RecordError, match="in row 0 of the data"):
         by_topic([None], kind=pa.null())
 
 
@@ -133,14 +133,14 @@ def test_a_null_topic_is_refused_by_its_row() -> None:
     [("", r"'' is not a valid topic name"), ("a b", r"'a b' is not a valid topic name"), ("ü", r"'ü' is not a valid topic name")],
 )
 def test_what_is_no_topics_name_is_refused_by_its_first_row(topic: str, text: str) -> None:
-    with pytest.raises(RecordError, match=f"column topic: {text}: it must have 1 to 249 .*, in row 7 of the task"):
+    with pytest.raises(RecordError, match=f"column topic: {text}: it must have 1 to 249 .*, in row 7 of the data"):
         by_topic(["a", "b", topic, "a", topic], first_row=5)
 
 
 def test_a_topic_that_is_no_utf8_is_refused_by_its_row() -> None:
     topics = pa.array([b"a", b"a\xff"], pa.binary()).view(pa.string())
     batch = pa.RecordBatch.from_arrays([pa.array([b"1", b"2"]), topics], names=["v", "t"])
-    with pytest.raises(RecordError, match=r"column topic: 'a\\\\xff' is not a valid topic name.*, in row 1 of the task"):
+    with pytest.raises(RecordError, match=r"column topic: 'a\\\\xff' is not a valid topic name.*, in row 1 of the data"):
         list(records_by_topic(batch, SinkSchema(value=0, topic=1)))
 
 
@@ -215,7 +215,7 @@ def test_the_value_is_null_where_the_tombstone_column_is_true_and_null_is_false(
 
 
 def test_what_json_cannot_hold_is_named_by_option_column_and_row() -> None:
-    with pytest.raises(SerializationError, match=r"option value\.columns: share: nan, which JSON .*, in row 11 of the task"):
+    with pytest.raises(SerializationError, match=r"option value\.columns: share: nan, which JSON .*, in row 11 of the data"):
         made(SinkSchema(value=group("share")))
 
 

@@ -195,7 +195,7 @@ def test_the_message_names_the_row_of_the_task() -> None:
     error = RecordError("topic events: row 3 of 17 takes 3 bytes", row=3)
     bad = BadRows("events", RecordColumns(1), error, np.array([3]))
     (made,) = letters_of(RefusedRows.of(bad, lambda row: row + 100), ["too-large"], PLACE, PREFIX)
-    assert made.why["exception.message"] == b"topic events: row 103 of the task takes 3 bytes"
+    assert made.why["exception.message"] == b"topic events: row 103 of the data takes 3 bytes"
 
 
 def test_a_long_message_is_cut() -> None:

@@ -129,7 +129,7 @@ def test_a_failure_says_what_was_acked_and_that_stays(kafka: Kafka, new_topic: N
         wait_until(lambda: len(read_values(kafka, topic)) >= 10)
         yield Row(value="bad", partition=-1)
 
-    with pytest.raises(RecordError, match="column partition: -1 is negative, in row 11 of the task") as caught:
+    with pytest.raises(RecordError, match="column partition: -1 is negative, in row 11 of the data") as caught:
         delivered(batches_of_rows(rows(), topic), sink_options(options(kafka, topic=topic)))
     assert caught.value.__notes__ == [
         "Kafka has acknowledged 10 rows; they stay in their topics, and another attempt writes them again.",
@@ -153,7 +153,7 @@ def test_a_row_that_the_producer_refuses_is_named_as_the_tasks_row(kafka: Kafka,
     rows = [Row(value=b"x" * (20_000 if row == 25 else 1), topic=odd if row % 2 else even) for row in range(30)]
     with pytest.raises(RecordTooLargeError) as caught:
         delivered(batches_of_rows(rows, None), sink_options(options(kafka, kafka__max__request__size="10000")))
-    assert caught.value.__notes__[0] == "That is row 25 of the task, counted from 0."
+    assert caught.value.__notes__[0] == "That is row 25 of the data, counted from 0."
 
 
 @pytest.mark.fault("record", "null header, header without a key")
@@ -163,7 +163,7 @@ def test_a_bad_header_is_named_as_the_tasks_row(kafka: Kafka, new_topic: NewTopi
     rows = [Row(value="v", headers=[("name", b""), header if row == 13 else ("", None)]) for row in range(25)]
     with pytest.raises(RecordError, match=rf"{topic}: row 3 of \d+: {problem}") as caught:
         delivered(batches_of_rows(rows, topic), sink_options(options(kafka, topic=topic)))
-    assert caught.value.__notes__[0] == "That is row 13 of the task, counted from 0."
+    assert caught.value.__notes__[0] == "That is row 13 of the data, counted from 0."
 
 
 def test_a_task_reports_topics_of_too_many_partitions_as_sums(
