@@ -28,6 +28,7 @@ from spark_kafka_sink.options.sink_options import KAFKA_PREFIX, SINK_OPTIONS
 from spark_kafka_sink.producer.metrics.metric_table import GAUGES, NODE, OWN, PRODUCER, TOPIC
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 from spark_kafka_sink.reports.delivery_report import DeliveryReport
+from spark_kafka_sink.reports.report_tables import PARTITION_SCHEMA
 from spark_kafka_sink.spark.batch_report import BatchReport
 from spark_kafka_sink.spark.column_types import RECORD_COLUMNS
 from spark_kafka_sink.spark.driver.history import history_of
@@ -116,8 +117,10 @@ def _commands() -> Iterator[str]:
 
 def _records() -> Iterator[str]:
     batch = BatchReport("query", 0, 0.0, 0.0, DeliveryReport())
-    for name, value in json.loads(ReportRecord(batch, "", "").value()).items():
+    for name, value in json.loads(ReportRecord(batch, "", "none").value()).items():
         yield f"field of report.topic {name}: {type(value).__name__}"
+    for each in PARTITION_SCHEMA:
+        yield f"field of report.topic partitions.{each.name}: {each.type}"
     for name in history_of("query", [batch], "").to_arrow().schema:
         yield f"field of a history {name.name}: {name.type}"
     transaction = PreparedTransaction(TransactionHandle("id", 0, 0, 2, 0), 0, 0)
@@ -126,7 +129,7 @@ def _records() -> Iterator[str]:
     for name, value in json.loads(encode(record)[0]).items():
         yield f"field of the commit log {name}: {type(value).__name__}"
         if name == "transactions":
-            yield from (f"field of the commit log transactions.{each}" for each in value[0])
+            yield from (f"field of the commit log transactions.{field}" for field in value[0])
 
 
 def differences() -> list[str]:

@@ -191,7 +191,7 @@ def report() -> None:
 def tail_reports(options: TopicsOptions, name: str, **others: Any) -> None:
     """Print the newest reports in the topic NAME, oldest first.
 
-    A line is a committed micro-batch or batch job. --query, --batch: of the newest -n reports, these are printed.
+    A line is a committed micro-batch or batch job. --query and --batch look for it among the newest 10,000 records.
     """
     _run("report tail", options, name=name, **others)
 

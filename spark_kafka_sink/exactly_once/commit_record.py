@@ -56,7 +56,7 @@ class TaskRows:
 class PreparedTransaction:
     """The open transaction of one task of a batch. It can be pickled.
 
-    That of the batch's report (option report.topic) is one, too. It has no rows, and so no part in what proves rows the same.
+    That of the batch's report (option report.topic) is one, too. It has no rows: see `with_rows`.
 
     Attributes:
         handle: Identifies the transaction and ends it.
@@ -67,6 +67,15 @@ class PreparedTransaction:
     handle: TransactionHandle
     spark_partition: int
     checksum: int
+
+
+def with_rows(handles: Iterable[TransactionHandle]) -> tuple[TransactionHandle, ...]:
+    """Returns the transactions that have rows. They decide about a batch, and its report follows.
+
+    A batch without rows has only its report, which is returned then.
+    """
+    found = tuple(handles)
+    return tuple(each for each in found if each.records) or found
 
 
 def stored_rows(transactions: Iterable[PreparedTransaction]) -> tuple[TaskRows, ...]:

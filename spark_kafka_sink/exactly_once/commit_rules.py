@@ -11,7 +11,15 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
-from spark_kafka_sink.exactly_once.commit_record import NO_ID, CommitRecord, PreparedTransaction, State, TaskRows, stored_rows
+from spark_kafka_sink.exactly_once.commit_record import (
+    NO_ID,
+    CommitRecord,
+    PreparedTransaction,
+    State,
+    TaskRows,
+    stored_rows,
+    with_rows,
+)
 from spark_kafka_sink.exactly_once.proof import Outcome, TransactionDescription
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle, covers
 
@@ -268,7 +276,8 @@ def _prepare(view: View, chosen: tuple[PreparedTransaction, ...], kept: tuple[Pr
     ended = tuple(each.handle for each in chosen if not _is_open(each.handle, view))
     if ended and not view.reread:
         return Read()  # whoever ended them may have committed the batch with others
-    if ended:
+    chosen = tuple(each for each in chosen if each.handle.records or each.handle not in ended)  # rows do without their report
+    if ended := tuple(each for each in ended if each.records):
         return GiveUp(_leftovers(view), ended)
     transactions = (*kept, *chosen)
     rows = sum(each.handle.records for each in transactions)
@@ -328,9 +337,10 @@ def roll_forward(view: View, last: CommitRecord) -> Read | Write | Commit | Stop
             return Commit(last.to_commit)
         return replace(rewritten(last, State.PREPARED, last.committed), topic_ids=tuple(sorted(topic_ids)))
     outcomes = {each.transactional_id: view.outcomes.get(each.transactional_id, Outcome.UNKNOWN) for each in last.to_commit}
-    found = set(outcomes.values())
+    found = {outcomes[each.transactional_id] for each in with_rows(last.to_commit)}
     if found <= {Outcome.COMMITTED}:
-        return rewritten(last, State.COMPLETE)
+        lost = tuple(each for each, outcome in outcomes.items() if outcome is not Outcome.COMMITTED)  # the report, if any
+        return rewritten(last, State.COMPLETE, aborted=lost)
     if not view.reread:
         return Read()
     if found == {Outcome.ABORTED}:
@@ -344,7 +354,7 @@ def _replayed(view: View, last: CommitRecord) -> Step:
     """Replays the rest of a partly committed batch. Spark must pass the same rows to every task as the first time.
 
     Brokers may reject other rows, up to all rows of a task, which then has a transaction in one attempt only. Its rows are
-    prepared unless its first transaction is kept.
+    prepared unless its first transaction is kept. The batch has no report, because neither run wrote all of its rows.
     """
     is_told_apart = len({each.spark_partition for each in last.passed}) == len(last.passed)  # not if partitions are unknown
     if not is_told_apart or not _has_same_rows(view, last):
@@ -352,7 +362,8 @@ def _replayed(view: View, last: CommitRecord) -> Step:
     aborted = set(last.aborted)
     kept = tuple(each for each in last.transactions if each.handle.transactional_id not in aborted)
     visible = {each.spark_partition for each in kept}
-    return _prepare(view, tuple(each for each in view.own if each.spark_partition not in visible), kept)
+    lost = tuple(each for each in view.own if each.spark_partition not in visible and each.handle.records)
+    return _prepare(view, lost, kept)
 
 
 def _has_same_rows(view: View, last: CommitRecord) -> bool:

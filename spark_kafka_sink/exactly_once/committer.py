@@ -17,7 +17,7 @@ from spark_kafka_sink.exactly_once import failpoints, recovery_rules
 from spark_kafka_sink.exactly_once.commit_errors import RowVisibility, batch_aborted, commit_stopped, commit_timeout, rows_of
 from spark_kafka_sink.exactly_once.commit_log import CommitLog, old_jobs
 from spark_kafka_sink.exactly_once.commit_log_topic import CommitLogDeletedError, how_to_look, made_again
-from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction, State, TaskRows
+from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction, State, TaskRows, with_rows
 from spark_kafka_sink.exactly_once.commit_rules import (
     Done,
     GiveUp,
@@ -255,9 +255,9 @@ class Committer:
                 left_open=left,
                 replaced=view.gone or call.replaced,
             )
-        recorded = {key(each) for each in view.last.handles} if view.last is not None else set()
+        recorded = {key(each) for each in view.last.handles if each.records} if view.last is not None else set()
         # Brokers may reject all rows of a task or of the run, which then has fewer transactions than the record, or none.
-        return recorded == {key(each.handle) for each in own}
+        return recorded == {key(each.handle) for each in own if each.handle.records}
 
     def _left_open(self, batch: MicroBatch, view: View) -> tuple[TransactionHandle, ...]:
         """Returns what a dead driver has left open, for example of a newer batch: the stopped query has no commit to end it."""
@@ -404,7 +404,7 @@ def _run_of(batch: MicroBatch, own: OwnTransactions) -> _Run:
 
     It is the same for a repeated commit() because that one has the whole run again.
     """
-    return *_key(batch), min((key(each.handle) for each in own), default=None)
+    return *_key(batch), min(map(key, with_rows(each.handle for each in own)), default=None)
 
 
 def _what_is_known(batch: MicroBatch, own: OwnTransactions, start: int | None, how: str | None, *, is_invisible: bool) -> str:

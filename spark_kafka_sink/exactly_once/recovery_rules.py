@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State
+from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State, with_rows
 from spark_kafka_sink.exactly_once.commit_rules import (
     Commit,
     Done,
@@ -105,18 +105,20 @@ def with_proofs(view: View, proofs: Mapping[TransactionHandle, Outcome]) -> View
 
 def _unresolved(view: View, last: CommitRecord, resolution: Resolution) -> Write | Refused:
     """Handles a batch of which not all transactions are committed and not all are aborted; its record is still the last."""
-    outcomes = {each: (view.outcomes or {}).get(each, Outcome.UNKNOWN) for each in (h.transactional_id for h in last.to_commit)}
+    deciding = [each.transactional_id for each in with_rows(last.to_commit)]
+    outcomes = {each: (view.outcomes or {}).get(each, Outcome.UNKNOWN) for each in deciding}
+    report = tuple(each.transactional_id for each in last.to_commit if each.transactional_id not in outcomes)
     missing = tuple(each for each, outcome in outcomes.items() if outcome is not Outcome.COMMITTED)
     committed = (*last.committed, *(each for each, outcome in outcomes.items() if outcome is Outcome.COMMITTED))
     if resolution is Resolution.RECOVER:
         return Refused(Refusal.UNRESOLVED, missing)
     if resolution is Resolution.ACCEPT_LOSS:
-        return rewritten(last, State.COMPLETE, committed, missing)
+        return rewritten(last, State.COMPLETE, committed, (*missing, *report))
     if any(outcomes[each] is Outcome.UNKNOWN for each in missing):
         return Refused(Refusal.UNKNOWN, missing)
     if any(each.spark_partition < 0 and each.handle.records for each in last.transactions):
         return Refused(Refusal.PARTITION_UNKNOWN, missing)
-    return rewritten(last, State.REPLAY, committed, missing)
+    return rewritten(last, State.REPLAY, committed, (*missing, *report))
 
 
 def batch_to_abort(last: CommitRecord | None) -> int:

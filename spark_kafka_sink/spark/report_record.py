@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 from spark_kafka_sink.errors import UsageError
+from spark_kafka_sink.options.guarantee_options import Guarantee
+from spark_kafka_sink.options.option import INT64_MAX
 from spark_kafka_sink.reports.delivery_report import LATENCY_BUCKETS, DeliveryReport, summed_latencies
 from spark_kafka_sink.reports.partition_reports import ALL_PARTITIONS, NO_OFFSET, PartitionReports
 from spark_kafka_sink.reports.report_tables import partition_table
@@ -16,7 +18,7 @@ VERSION: Final = 1
 """Raised when a field changes its meaning or goes. Readers ignore fields that they do not know."""
 
 MOST_PARTITIONS: Final = 1000
-"""Of a record. Topics with more become a sum each, so a record has at most 350 KB, a third of what a broker takes."""
+"""Of a record, which then has at most 350 KB. Topics with more become a sum each; more topics than that are all there."""
 
 _COUNTS: Final = (
     "records",
@@ -62,44 +64,51 @@ class ReportRecord(NamedTuple):
             "ack_latency_ms": {str(1 << bucket): count for bucket, count in latencies if count},
             "partitions": partition_table(report.partitions.summed(MOST_PARTITIONS)).to_pylist(),
         }
-        return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
+        return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
 
     @staticmethod
     def of(value: bytes | None) -> ReportRecord:
         """Reads what `value` returns. Raises UsageError for what is no report, and for one of a newer version."""
         try:
             found = json.loads(value or b"")
-            if found["version"] > VERSION:
-                text = f"it is a report of version {found['version']!s:.20}, and this release reads versions up to {VERSION}"
+            if (version := _int(found["version"])) > VERSION:
+                text = f"it is a report of version {version}, and this release reads versions up to {VERSION}"
                 raise UsageError(f"{text}; upgrade spark-kafka-sink")
             return _read(found)
-        except (ValueError, KeyError, TypeError, RecursionError, OverflowError) as error:
+        except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
             raise UsageError("it is not a report of spark-kafka-sink") from error
+
+
+def _int(value: object) -> int:
+    """Returns a count of 64 bits. Raises ValueError for anything else."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= INT64_MAX:
+        raise ValueError(value)
+    return value
 
 
 def _read(found: dict[str, Any]) -> ReportRecord:
     latencies = [0] * LATENCY_BUCKETS
     for milliseconds, count in found["ack_latency_ms"].items():
-        latencies[int(milliseconds).bit_length() - 1] = int(count)
+        latencies[_int(int(milliseconds).bit_length()) - 1] = _int(count)
     partitions = PartitionReports()
     for each in found["partitions"]:
         number, first, last = (each[name] for name in ("partition", "first_offset", "last_offset"))
         partitions.count(
             str(each["topic"]),
-            ALL_PARTITIONS if number is None else int(number),
-            int(each["records"]),
-            int(each["bytes"]),
-            NO_OFFSET if first is None else int(first),
-            NO_OFFSET if last is None else int(last),
+            ALL_PARTITIONS if number is None else _int(number),
+            _int(each["records"]),
+            _int(each["bytes"]),
+            NO_OFFSET if first is None else _int(first),
+            NO_OFFSET if last is None else _int(last),
         )
-    counts: dict[str, Any] = {name: int(found[name]) for name in _COUNTS}
+    counts: dict[str, Any] = {name: _int(found.get(name, 0)) for name in _COUNTS}  # a later release may have more
     report = DeliveryReport(
         **counts,
-        errors={str(name): int(count) for name, count in found["errors"].items()},
-        bad_rows={str(name): int(count) for name, count in found["bad_rows"].items()},
+        errors={str(name): _int(count) for name, count in found["errors"].items()},
+        bad_rows={str(name): _int(count) for name, count in found["bad_rows"].items()},
         partitions=partitions,
         ack_latency={"": latencies} if any(latencies) else {},
     )
     began = datetime.fromisoformat(found["began"]).timestamp()
-    batch = BatchReport(str(found["query_id"]), int(found["batch"]), began, float(found["seconds"]), report, str(found["sink"]))
-    return ReportRecord(batch, str(found["query_name"]), str(found["guarantee"]))
+    batch = BatchReport(str(found["query_id"]), _int(found["batch"]), began, float(found["seconds"]), report, str(found["sink"]))
+    return ReportRecord(batch, str(found["query_name"]), str(Guarantee(found["guarantee"])))

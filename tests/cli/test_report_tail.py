@@ -59,11 +59,20 @@ def test_a_report_is_a_line_and_what_is_none_is_noted(servers: str) -> None:
         (["--query", "job-2"], [0]),
         (["--query", "other"], []),
         (["-n", "2"], [18, 0]),
+        (["-n", "1", "--batch", "17"], [17]),
     ],
 )
 def test_a_query_or_a_batch_is_chosen_among_the_newest(servers: str, arguments: list[str], batches: list[int]) -> None:
     values = tail(servers, "--json", *arguments).stdout.splitlines()
     assert [ReportRecord.of(each.encode()).batch.batch for each in values] == batches
+
+
+def test_nothing_found_is_told(servers: str) -> None:
+    found = tail(servers, "--query", "other")
+    assert (found.stdout, found.stderr.splitlines()[-1]) == (
+        "",
+        "Note: none of the newest 4 records of topic reports is such a report",
+    )
 
 
 def test_the_offsets_of_a_batch_are_below_its_line(servers: str) -> None:

@@ -334,14 +334,32 @@ def test_a_report_is_no_row_and_makes_no_record_longer() -> None:
 
 @pytest.mark.parametrize("own", [OWN, (*OWN, REPORT)])
 @pytest.mark.parametrize("is_lost", [True, False])
-def test_a_replay_is_proved_by_its_rows_with_a_report_or_without(own: tuple[PreparedTransaction, ...], is_lost: bool) -> None:
+def test_a_replay_is_proved_by_its_rows_and_has_no_report_of_its_own(own: tuple[PreparedTransaction, ...], is_lost: bool) -> None:
     before = replace(REPORT, handle=replace(REPORT.handle, transactional_id="before-report"))
     last = replace(record(State.REPLAY, transactions=(*BEFORE, before)), rows=20)
     last = last if is_lost else replace(last, committed=("before-0", "before-report"), aborted=("before-1",))
     kept = (BEFORE[0],) if is_lost else (BEFORE[0], before)
-    chosen = own[1:] if is_lost else (OWN[1],)
     ids = tuple(each.handle.transactional_id for each in kept)
-    assert decide(looked(read(last, own))) == Write(State.PREPARED, (*kept, *chosen), 20, committed=ids)
+    assert decide(looked(read(last, own))) == Write(State.PREPARED, (*kept, OWN[1]), 20, committed=ids)
+
+
+def test_a_report_that_has_timed_out_is_left_out_and_the_rows_are_prepared() -> None:
+    view = looked(read(None, (*OWN, REPORT), batch=0))
+    assert view.described is not None
+    lost = replace(view, described={each: said for each, said in view.described.items() if each != "report"})
+    assert decide(lost) == Read()
+    assert decide(replace(lost, reread=True)) == Write(State.PREPARED, OWN, 20)
+
+
+@pytest.mark.parametrize("outcome", [C, A, U])
+def test_the_rows_decide_about_a_batch_and_not_its_report(outcome: Outcome) -> None:
+    last = record(State.PREPARED, transactions=(*OWN, REPORT))
+    of_rows = {each.handle.transactional_id: C for each in OWN}
+    lost = () if outcome is C else ("report",)
+    complete = replace(read(last), outcomes={**of_rows, "report": outcome}, reread=True)
+    assert decide(complete) == Write(State.COMPLETE, last.transactions, 20, aborted=lost)
+    aborted = replace(complete, outcomes={**dict.fromkeys(of_rows, A), "report": outcome})
+    assert decide(aborted) == Write(State.ABORTED, last.transactions, 20)
 
 
 def test_a_topic_of_reports_does_not_make_two_queries_one() -> None:

@@ -73,8 +73,8 @@ def test_without_spark_partitions_nothing_is_replayed() -> None:
 
 def test_a_report_has_no_spark_partition_and_is_in_the_way_of_no_replay() -> None:
     last = record(State.PREPARED, transactions=(*BEFORE, prepared("report", -1, records=0)))
-    expected = Write(State.REPLAY, last.transactions, 20, ("before-0", "report"), ("before-1",))
-    assert resolve(seen(last, C, A, C), Resolution.REPLAY) == expected
+    expected = Write(State.REPLAY, last.transactions, 20, ("before-0",), ("before-1", "report"))
+    assert resolve(seen(last, C, A, U), Resolution.REPLAY) == expected
 
 
 def test_what_a_replay_has_lost_again_is_replayed_and_what_it_kept_stays() -> None:

@@ -84,11 +84,35 @@ def test_a_report_of_many_partitions_is_smaller_than_a_record_may_be() -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [None, b"", b"no json", b"[]", b"{}", b'{"version": 1}', b'{"version": "1"}', b"\xff", b"[" * 100_000]
+    "value",
+    [
+        *(None, b"", b"no json", b"[]", b"{}", b"\xff", b"[" * 100_000),
+        *(b'{"version": 1}', b'{"version": "1"}', b'{"version": true}'),
+    ],
 )
 def test_what_is_no_report_is_told(value: bytes | None) -> None:
     with pytest.raises(UsageError, match="it is not a report of spark-kafka-sink"):
         ReportRecord.of(value)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *({"errors": []}, {"errors": None}, {"ack_latency_ms": []}, {"ack_latency_ms": {"1" + "0" * 30: 1}}),
+        *({"records": 2**63}, {"batch": -1}, {"version": 0.5}, {"guarantee": "\x1b]0;owned"}, {"began": "soon"}),
+        {"partitions": [{}]},
+    ],
+)
+def test_a_report_with_a_wrong_field_is_none(wrong: dict[str, object]) -> None:
+    fields = json.loads(ReportRecord(BATCH, "", "none").value())
+    with pytest.raises(UsageError, match="it is not a report of spark-kafka-sink"):
+        ReportRecord.of(json.dumps({**fields, **wrong}).encode())
+
+
+def test_a_report_of_an_earlier_release_may_lack_counts() -> None:
+    fields = json.loads(ReportRecord(BATCH, "", "none").value())
+    del fields["rate_limited_ms"]
+    assert ReportRecord.of(json.dumps(fields).encode()).batch.report.rate_limited_ms == 0
 
 
 def test_a_newer_report_names_its_version_and_unknown_fields_do_no_harm() -> None:

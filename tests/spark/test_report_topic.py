@@ -99,6 +99,7 @@ def test_a_topic_without_the_query_names_those_that_it_has(
         metrics.from_topic(topic, "other", bootstrap_servers=servers)
     with pytest.raises(UsageError, match="n must be 1 to 10,000"):
         metrics.from_topic(topic, job, n=0, bootstrap_servers=servers)
+    assert len(metrics.from_topic(topic, job, options=settings)) == 1  # the options of the write
     with sks.Producer({"bootstrap.servers": servers}) as producer:
         producer.send(topic, b"no report")
     assert len(metrics.from_topic(topic, job, options=options(kafka))) == 1

@@ -200,7 +200,8 @@ class DeliveryMetrics:
     ) -> QueryHistory:
         """Returns the history of a query from the records of the option `report.topic`, also on Spark Connect.
 
-        It has what `of` has, but `commit_ms` is 0. It waits for 30 seconds at most: 10 for the first answer.
+        `seconds` are without the commit, and `commit_ms` and `transactions` are 0. It waits for 30 seconds at most: 10
+        for the first answer.
 
         Args:
             topic: The topic.

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Final
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.exactly_once.topic_reader import TopicReader
-from spark_kafka_sink.options.sink_options import KAFKA_PREFIX, TOPIC, sink_options
+from spark_kafka_sink.options.guarantee_options import GUARANTEE
+from spark_kafka_sink.options.sink_options import KAFKA_PREFIX, sink_options
 from spark_kafka_sink.records.record_reader import Record
+from spark_kafka_sink.reports.report_facts import printable
 from spark_kafka_sink.spark.driver.history import QueryHistory, history_of
 from spark_kafka_sink.spark.plan.first_contact import check_answers
 from spark_kafka_sink.spark.report_record import ReportRecord
@@ -36,7 +38,8 @@ def history_from_topic(
     """Returns the history of a query from the reports in a topic: see `DeliveryMetrics.from_topic`."""
     if not 1 <= n <= _MOST:
         raise UsageError(f"from_topic: n must be 1 to {_MOST:,}, and it is {n}")
-    given = {**(options or {}), TOPIC: topic}
+    # Others are about rows, and report.topic may not be the topic.
+    given = {name: value for name, value in (options or {}).items() if name.lower().startswith((KAFKA_PREFIX, GUARANTEE))}
     if bootstrap_servers is not None:
         given[KAFKA_PREFIX + "bootstrap.servers"] = bootstrap_servers
     deadline = time.monotonic() + _TIMEOUT_S
@@ -49,7 +52,8 @@ def history_from_topic(
     ids = {each.batch.query_id: each.name for each in records}
     named = [query_id for query_id, name in ids.items() if wanted in (query_id, name)]
     if not named:
-        found = ", ".join(filter(None, [f"{query_id} ({name})" for query_id, name in list(ids.items())[-_NAMED:]])) or "none"
+        known = [f"{printable(query_id)} ({printable(name)})" for query_id, name in list(ids.items())[-_NAMED:]]
+        found = ", ".join(known) or "none"
         raise UsageError(f"topic {topic}: no query {wanted!r} has a report among the newest {n:,}; those that have one: {found}")
     query_id = named[-1]
     batches = [each.batch for each in records if each.batch.query_id == query_id]

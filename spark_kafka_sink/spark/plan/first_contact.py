@@ -38,7 +38,7 @@ from spark_kafka_sink.errors import (
 from spark_kafka_sink.options.error_options import DEAD_LETTER_TOPIC
 from spark_kafka_sink.options.producer_options import ProducerConfig
 from spark_kafka_sink.options.report_options import REPORT_TOPIC
-from spark_kafka_sink.options.sink_options import SinkOptions
+from spark_kafka_sink.options.sink_options import SinkOptions, warn_once
 from spark_kafka_sink.options.topic_creation_options import (
     BROKER_DEFAULT,
     CREATE_CONFIG,
@@ -198,8 +198,15 @@ def create_missing_topic(options: SinkOptions, *, is_again: bool = False, who: s
     if creation is None:
         return
     with ClusterClient(options.producer) as client:
-        for topic in filter(None, (*_topics(options), options.report_topic)):
+        for topic in _topics(options):
             _create(client, topic, creation, options, is_again=is_again, who=who)
+        if options.report_topic is not None:
+            # One partition is enough, and other settings, such as compaction, are about rows.
+            one = TopicCreation(1, creation.replication_factor)
+            try:
+                _create(client, options.report_topic, one, options, is_again=is_again, who=who)
+            except KafkaSinkError as error:  # rows are delivered without reports
+                warn_once(f"option {REPORT_TOPIC}: topic {options.report_topic} could not be created: {error}")
 
 
 def _create(

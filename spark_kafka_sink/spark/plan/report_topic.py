@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, TypeVar
 
+from spark_kafka_sink.errors import KafkaSinkError, LocalError
 from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction
 from spark_kafka_sink.exactly_once.micro_batch import TransactionalIds, slots
 from spark_kafka_sink.options.producer_options import ProducerConfig
@@ -26,10 +27,12 @@ from spark_kafka_sink.spark.task.producer_cache import cache
 
 logger = logging.getLogger(__name__)
 
-_WAIT_MS: Final = 5_000
-"""For the topic's metadata, and for the answer of a broker. The commit waits for it."""
+_WAIT_MS: Final = 2_000
+"""For each of five: a producer id, the topic's metadata, the write and its repetition, and the abort of a transaction."""
+_SHARE: Final = 80
+"""The part of transaction.timeout.ms that each may take, so that waiting for a report costs no batch its transactions."""
 _PAUSE_S: Final = 60.0
-"""After a failure, so that a missing topic holds up one commit a minute, and not all."""
+"""After brokers refused a report, or did not answer: a missing topic holds up one commit a minute, and not all."""
 _MOST_BYTES: Final = 1024 * 1024
 """Of a record, whatever kafka.max.request.size allows rows."""
 
@@ -85,20 +88,24 @@ def _tried(
     try:
         value = ReportRecord(batch, name, str(options.guarantee)).value()
         columns = RecordColumns(1, array_of_bytes([value]), array_of_bytes([batch.query_id.encode()]))
-        return write(_config(options.producer), lambda scope: scope.append(topic, columns))
+        wait_ms = min(_WAIT_MS, *([options.producer.transaction_timeout_ms // _SHARE] if options.exactly_once else []))
+        written = write(_config(options.producer, wait_ms), lambda scope: scope.append(topic, columns))
+        _failed.pop(place, None)
+        return written
     except Exception as error:  # whatever it is, the rows are delivered
-        _failed[place] = time.monotonic()
+        if isinstance(error, KafkaSinkError) and not isinstance(error, LocalError):
+            _failed[place] = time.monotonic()
         logger.log(
             logging.WARNING if failed is None else logging.INFO,
-            "option %s: topic %s did not get the report of batch %d of %s; its rows are not affected. The next try is in %.0f s"
-            " at the earliest, and `reports_lost` counts what is lost: %s",
+            "option %s: topic %s did not get the report of batch %d of %s; its rows are not affected. Reports are tried again"
+            " after %.0f s, and `reports_lost` counts what is lost: %s",
             *(REPORT_TOPIC, topic, batch.batch, batch.query_id, _PAUSE_S, error),
         )
         return None
 
 
-def _config(config: ProducerConfig) -> ProducerConfig:
-    """Returns the settings of the rows' producer, without what is about rows."""
+def _config(config: ProducerConfig, wait_ms: int) -> ProducerConfig:
+    """Returns the settings of the rows' producer, without what is about rows. wait_ms: for each step."""
     return replace(
         config,
         key_serializer=None,
@@ -110,7 +117,7 @@ def _config(config: ProducerConfig) -> ProducerConfig:
         max_records_per_second=None,
         max_request_size=max(config.max_request_size, _MOST_BYTES),
         linger_ms=0,
-        max_block_ms=min(config.max_block_ms, _WAIT_MS),
-        request_timeout_ms=min(config.request_timeout_ms, _WAIT_MS),
-        delivery_timeout_ms=min(config.delivery_timeout_ms, 2 * _WAIT_MS),
+        max_block_ms=min(config.max_block_ms, wait_ms),
+        request_timeout_ms=min(config.request_timeout_ms, wait_ms),
+        delivery_timeout_ms=min(config.delivery_timeout_ms, 2 * wait_ms),
     )
