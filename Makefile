@@ -107,7 +107,7 @@ test: test-newest test-spark-$(OLDEST)
 test-all: test-all-newest test-all-oldest $(SPARKS:%=test-spark-%) test-minimal
 
 # The tests fetch these when they need them: only make test-all does.
-WHOLE_POMS := $(patsubst %,tests/kafka/poms/kafka-%.xml,2.8 3.3 4.0)
+WHOLE_POMS := $(patsubst %,tests/kafka/poms/kafka-%.xml,2.8 3.3 4.0) tests/spark_yarn/pom.xml
 # Runs before the tests, which would not show the download. The files are kept outside the repository and downloaded once.
 jars: java setup
 	@$(VENV)/bin/python -m tests.kafka.jars $(filter-out $(WHOLE_POMS),$(wildcard tests/*/pom.xml tests/kafka/poms/*.xml))

@@ -158,6 +158,7 @@ AREAS: Final[Mapping[str, Area]] = {
             "SIGKILL of a Python worker",
             "SIGKILL of an executor",
             "executors and workers of a cluster lost and added",
+            "containers of YARN killed: an executor's and the application master's",
             "brokers killed",
             "the driver or its commit process killed before, during and after the commit",
             "a replayed batch with other partitioning",
@@ -211,6 +212,7 @@ AREAS: Final[Mapping[str, Area]] = {
 }
 
 ONLY_IN_ALL: Final[Mapping[str, str]] = {
+    "containers of YARN killed: an executor's and the application master's": "YARN; killed workers and drivers stay",
     "SIGKILL of an executor": "another Java to start; its death is that of its workers, which stays",
     "SIGKILL of processes that write dead letters": "a minute; the kills that stay lose rows with and without letters alike",
     "a stage that is run again": "30 s; the replayed batch with other partitioning stays",

@@ -84,6 +84,7 @@ PLACES_OF_ALL: Final[Mapping[str, str]] = {
     "tests/docs_words/": "words of pages",
     "tests/fuzz/": "the decoders that are fuzzed have their own tests of hostile bytes",
     "tests/package/": "contents of the wheel, which change with pyproject.toml only",
+    "tests/spark_yarn/": "YARN, a packed environment and ten minutes; tests/spark has each way to write, tests/faults each kill",
     "tests/test_design.py": "DESIGN.md names files that exist",
     "tests/test_fault_table.py": "the table in tests/README.md, which `make docs CHECK=1` compares",
     "tests/test_project.py": "Makefile, compose file and workflows",
@@ -93,9 +94,9 @@ PLACES_OF_ALL: Final[Mapping[str, str]] = {
 # Kills take both cores for minutes, and all of Spark's other tests share one session. The rest follows file by file.
 _CHAOS, _SPARK, _KAFKA = "chaos", "spark", "kafka"
 # The tests of a folder share clusters, one of each version or the secure one; jobs run in a process with a Spark of their own,
-# and those of Spark Connect share its server.
+# those of Spark Connect share its server, and those of YARN its cluster.
 _VERSIONS: Final = "tests/kafka_versions/"
-_FOLDERS: Final = (_VERSIONS, "tests/kafka_security/", "tests/jobs/", "tests/spark_connect/")
+_FOLDERS: Final = ("tests/spark_yarn/", _VERSIONS, "tests/kafka_security/", "tests/jobs/", "tests/spark_connect/")
 # What takes long to start, with the group whose tests share it: three brokers in Java take 7 seconds, and a schema registry 10.
 # Tests with Spark use the registry as well.
 _COSTLY_FIXTURES: Final = {"apicurio": _SPARK, "kafka3": "kafka3"}

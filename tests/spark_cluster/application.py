@@ -76,14 +76,22 @@ class Application:
 
     def join(self, deadline_s: float) -> None:
         """Waits for the end of the program, which must succeed."""
-        try:
-            self._process.wait(deadline_s)
-        except subprocess.TimeoutExpired:
-            raise TimeoutError(self.explain(f"the program did not end within {deadline_s:g} s")) from None
+        self._wait(deadline_s)
         self.check()
+
+    def join_failed(self, deadline_s: float) -> str:
+        """Waits for the end of a program that must fail, and returns what Spark printed."""
+        assert self._wait(deadline_s) != 0, self.explain("the program succeeded")
+        return self._log.read_text(errors="replace")
 
     def explain(self, message: str, lines: int = 60) -> str:
         return "\n".join([message, *self._log.read_text(errors="replace").splitlines()[-lines:]])
+
+    def _wait(self, deadline_s: float) -> int:
+        try:
+            return self._process.wait(deadline_s)
+        except subprocess.TimeoutExpired:
+            raise TimeoutError(self.explain(f"the program did not end within {deadline_s:g} s")) from None
 
     def _get(self, path: str) -> Any:
         with urllib.request.urlopen(f"{self._url}{path}", timeout=REST_TIMEOUT_S) as answer:
@@ -99,6 +107,7 @@ def _executor(found: Any) -> Executor:
 
 PAGE = "deploying.md"
 MARK = "venv-pack --prefix"
+CLUSTER_MODE = "--deploy-mode cluster"
 SUBMIT = "spark-submit "
 BUILD_DEADLINE_S = 600.0
 
@@ -126,15 +135,34 @@ class Recipe:
         constraints = {"PIP_CONSTRAINT": str(CHECKOUT / "constraints.txt")}
         _run(["bash", "-e", "-c", script], self.folder, {**user_environment(), **constraints})
 
-    def submit(self, master: str, arguments: Sequence[str], log: Path, settings: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    def submit(
+        self,
+        master: str,
+        arguments: Sequence[str],
+        log: Path,
+        settings: Mapping[str, str],
+        environment: Mapping[str, str] | None = None,
+    ) -> subprocess.Popen[bytes]:
         """Runs the second half of the block, with the program's arguments at its end and more settings of Spark's.
 
-        Returns the process, which leads a session of its own. log: takes what Spark prints.
+        Returns the process, which leads a session of its own. log: takes what Spark prints. environment: more variables.
         """
+        script = _replaced(self._submit, {"spark://master:7077": master, " job.py": " " + " ".join(arguments)})
+        return self._start(script, log, settings, environment or {})
+
+    def submit_in_cluster_mode(
+        self, arguments: Sequence[str], log: Path, settings: Mapping[str, str], environment: Mapping[str, str]
+    ) -> subprocess.Popen[bytes]:
+        """Runs the page's command for YARN in the same way."""
+        (block,) = (each for each in blocks(PAGE) if CLUSTER_MODE in each.source)
+        return self._start(_replaced(block.source, {" job.py": " " + " ".join(arguments)}), log, settings, environment)
+
+    def _start(
+        self, script: str, log: Path, settings: Mapping[str, str], environment: Mapping[str, str]
+    ) -> subprocess.Popen[bytes]:
         conf = log.with_suffix(".conf")
         conf.mkdir()
         (conf / "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in settings.items()))
-        script = _replaced(self._submit, {"spark://master:7077": master, " job.py": " " + " ".join(arguments)})
         with log.open("wb") as out:
             return subprocess.Popen(
                 ["bash", "-e", "-c", script.replace(SUBMIT, f"exec {SUBMIT}")],
@@ -142,7 +170,7 @@ class Recipe:
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 cwd=self.folder,
-                env={**user_environment(), "SPARK_CONF_DIR": str(conf)},
+                env={**user_environment(), **environment, "SPARK_CONF_DIR": str(conf)},
                 start_new_session=True,
             )
 
