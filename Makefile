@@ -10,6 +10,7 @@
 #   make test-quick  tests without Java, for use after each edit: a minute
 #   make test        each behaviour on one kind of broker, newest and oldest PySpark: 15 minutes
 #   make test-all    every test on both kinds of broker, every kill, the full model of exactly-once: an hour
+#   make test-python-3.12  tests without Java and Spark's smoke tests with another Python; `make test-all` runs it for each that it finds
 #   make test-minimal  tests with the lowest version of every dependency, 10 minutes; `make test-all` runs it too
 #   make docs        generate the reference pages and build the site in build/site; CHECK=1 fails if they are out of date
 #   make api         compare names, options, codes and commands with docs/interface.txt; WRITE=1 renews it
@@ -44,6 +45,9 @@ OLDEST := 4.0.0
 SPARKS := 4.1.4 4.2.1
 VENV_OLDEST := .venv-spark-$(OLDEST)
 VENV_MINIMAL := .venv-minimal
+# What pyenv has comes first, because its command refuses a version that no file selects.
+python = $(firstword $(wildcard $(HOME)/.pyenv/versions/$(1).*/bin/python$(1)) $(shell command -v python$(1)))
+PYTHONS := $(foreach version,3.12 3.13 3.14,$(if $(call python,$(version)),$(version)))
 CODE := spark_kafka_sink $(wildcard pyspark_kafka_sink pyspark_kafka_sink.py) jobs tests benchmarks docs
 
 .PHONY: help setup java jars check ci count format test test-quick test-all test-newest test-all-newest test-all-oldest test-minimal fuzz audit demo docs api dist chaos soak scale bench bench-parts constraints clean
@@ -70,6 +74,11 @@ $(VENV)/.stamp: pyproject.toml constraints.txt tests/environment.py
 	@mkdir -p build && sed 's/^pyspark==.*/pyspark==$*/' constraints.txt > build/constraints-$*.txt
 	@$(call environment,build/constraints-$*.txt)
 
+.PRECIOUS: .venv-python-%/.stamp
+.venv-python-%/.stamp: pyproject.toml constraints.txt tests/environment.py
+	@test -n "$(call python,$*)" || { echo "Python $* was not found: install it, or put its python$* on PATH" >&2; exit 1; }
+	@$(call python,$*) tests/environment.py $(@D) constraints.txt && touch $@
+
 # The lower bounds of pyproject.toml, as a user with old libraries has them. Development tools keep their versions.
 $(VENV_MINIMAL)/.stamp: $(VENV)/.stamp
 	@mkdir -p build && $(VENV)/bin/python -m tests.package.minimal > build/constraints-minimal.txt
@@ -94,17 +103,18 @@ WORKERS ?= 3
 # By default groups of many tests start first; here those that take longest do (tests/tiers.py).
 PYTEST := -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 # Each test of tests/spark runs on real Kafka with the newest pyspark, and on embedded brokers with the oldest: all of them in
-# `make test-all`, and those marked `smoke` in `make test`, in one process with one Spark session.
+# `make test-all`, and those marked `smoke` in `make test`, in one process with one Spark session. The versions between them also
+# run those of Spark Connect, which take a server.
 NEWEST := -m "not oldest"
 OLDEST_TESTS := -m "spark and not kafka"
-SMOKE = -m pytest --tier=test -m "smoke and not kafka" $(shell grep -rl mark.smoke tests/spark --include=*.py)
+SMOKE = -m pytest --tier=test -m "smoke and not kafka" $(shell grep -rl mark.smoke tests/spark $(if $(filter $(SPARKS),$*),tests/spark_connect) --include=*.py)
 
 test-quick: setup
 	$(VENV)/bin/python $(PYTEST) --tier=quick $(PYTEST_ARGS)
 
 test: test-newest test-spark-$(OLDEST)
 
-test-all: test-all-newest test-all-oldest $(SPARKS:%=test-spark-%) test-minimal
+test-all: test-all-newest test-all-oldest $(SPARKS:%=test-spark-%) $(PYTHONS:%=test-python-%) test-minimal
 
 # The tests fetch these when they need them: only make test-all does.
 WHOLE_POMS := $(patsubst %,tests/kafka/poms/kafka-%.xml,2.8 3.3 4.0) tests/spark_yarn/pom.xml
@@ -124,7 +134,12 @@ test-spark-%: java .venv-spark-%/.stamp
 
 test-all-oldest: export PYSPARK_PYTHON = $(CURDIR)/$(VENV_OLDEST)/bin/python
 test-all-oldest: java $(VENV_OLDEST)/.stamp
-	$(VENV_OLDEST)/bin/python $(PYTEST) --tier=all tests/spark $(OLDEST_TESTS) $(PYTEST_ARGS)
+	$(VENV_OLDEST)/bin/python $(PYTEST) --tier=all tests/spark tests/spark_connect $(OLDEST_TESTS) $(PYTEST_ARGS)
+
+test-python-%: export PYSPARK_PYTHON = $(CURDIR)/.venv-python-$*/bin/python
+test-python-%: java .venv-python-%/.stamp
+	.venv-python-$*/bin/python $(PYTEST) --tier=quick $(PYTEST_ARGS)
+	.venv-python-$*/bin/python $(SMOKE) $(PYTEST_ARGS)
 
 # The libraries decide what fails here, not the brokers.
 test-minimal: export PYSPARK_PYTHON = $(CURDIR)/$(VENV_MINIMAL)/bin/python
@@ -205,5 +220,5 @@ constraints:
 	build/constraints/bin/python -m pip freeze --exclude-editable > constraints.txt
 
 clean:
-	rm -rf $(VENV) $(VENV_OLDEST) $(VENV_MINIMAL) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-spark-* .venv-python-* $(VENV_MINIMAL) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	rm -rf artifacts spark-warehouse metastore_db derby.log

@@ -10,10 +10,14 @@ import json
 import sys
 import traceback
 from collections.abc import Callable, Mapping
+from contextlib import redirect_stderr
+from io import StringIO
 from pathlib import Path
+from typing import Any, cast
 
 from pyspark.sql import DataFrame, SparkSession
 
+import pyspark_kafka_sink
 import spark_kafka_sink as sks
 
 ROWS = 20
@@ -38,6 +42,8 @@ def run_stream(spark: SparkSession, folder: Path, options: Mapping[str, str], **
 def main(server: str, bootstrap: str, given: str) -> None:
     folder = Path(given)
     spark = SparkSession.builder.remote(server).getOrCreate()
+    if not hasattr(pyspark_kafka_sink, "DefaultSource"):  # Spark 4.0
+        sks.register(spark)
 
     def options(topic: str, **more: str) -> dict[str, str]:
         return {"kafka.bootstrap.servers": bootstrap, "topic": topic, **{k.replace("__", "."): v for k, v in more.items()}}
@@ -50,6 +56,11 @@ def main(server: str, bootstrap: str, given: str) -> None:
         offsets = [one.last_offset + 1 for one in report.total.partitions.values()]
         tasks = [task.report.records for task in report.tasks]
         return {"records": report.total.records, "tasks": tasks, "last offsets": sum(offsets)}
+
+    def bar() -> object:
+        with redirect_stderr(StringIO()) as shown:
+            sks.publish(rows(spark), options=options("bar"), progress=True)
+        return {"shown": shown.getvalue(), "handlers left": len(cast("Any", spark).client._progress_handlers)}
 
     def by_foreach_batch(given: Mapping[str, str]) -> object:
         write = sks.foreach_batch(given)
@@ -70,6 +81,7 @@ def main(server: str, bootstrap: str, given: str) -> None:
         "stream once": lambda: run_stream(spark, folder, options("stream-once", **once)),
         "publish": lambda: published(options("publish")),
         "publish once": lambda: published(options("publish-once", **once)),
+        "bar": bar,
         "foreach_batch": lambda: by_foreach_batch(options("foreach-batch")),
         "partition_writer": lambda: by_partition_writer(options("partition-writer")),
         "once in foreach_batch": lambda: by_foreach_batch(options("refused", **once)),

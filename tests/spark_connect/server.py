@@ -19,6 +19,7 @@ from tests.waiting import until
 START_S: Final = 180.0
 SETTINGS: Final[Mapping[str, str]] = {
     "spark.connect.grpc.binding.address": "127.0.0.1",
+    "spark.connect.progress.reportInterval": "100ms",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.sql.shuffle.partitions": "2",

@@ -96,7 +96,8 @@ class PublishReport(Tabular):
         total: Sums over all tasks.
         tasks: The report of each task, in the order of Spark's partitions.
         seconds: Duration of the call, including Spark's own work.
-        throughput: Pairs of the seconds since the start and the rows per second at that time. Empty without a progress bar.
+        throughput: Pairs of the seconds since the start and the rows per second at that time. Empty without a progress bar, and
+            on Spark Connect.
     """
 
     total: DeliveryReport

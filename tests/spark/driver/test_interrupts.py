@@ -88,12 +88,11 @@ def test_where_a_job_cannot_be_cancelled_the_interrupt_says_so(refused: str, cap
     assert f"RuntimeError: {refused} is not allowed" in caplog.text
 
 
-def test_an_operation_that_spark_connect_has_given_up_is_said_to_go_on(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_operation_that_spark_connect_has_ended_already_is_not_said_to_go_on() -> None:
     session, interrupt = Connect(), KeyboardInterrupt()
     session.operations = []
     assert ended(session, interrupt) is interrupt
-    assert interrupt.__notes__ == [GOES_ON]
-    assert "could not be cancelled: Spark Connect knows no operation of it any more" in caplog.text
+    assert getattr(interrupt, "__notes__", []) == []
 
 
 def test_a_tag_that_stays_is_no_error() -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from operator import attrgetter
@@ -121,10 +123,20 @@ class CallProgress:
     def share(self, tasks: Tasks) -> float:
         """Returns which part of the tasks is done, from 0 to 1. A running task counts by its rows: finished ones had as many."""
         finished = 0 if self.feed.finished is None else self.feed.finished.value.records
+        if self.has_succeeded:
+            return 1.0
         if tasks.known:
             running = (self.delivered().records - finished) * tasks.done / finished if finished else 0.0
             self._share = max(self._share, (tasks.done + min(running, 0.9 * tasks.active)) / tasks.known)
         return self._share
+
+    def text(self, tasks: Tasks | None) -> str:
+        """Returns the tasks, as far as they are known, and `sample` if the call's rows are counted."""
+        known = tasks if tasks is not None and tasks.known else None
+        parts = [str(known)] if known else []
+        if self.is_counted:
+            parts.append(self.sample() + (self.missing(known) if known else ""))
+        return ", ".join(parts) or ("" if self.has_succeeded else "starting")
 
     def missing(self, tasks: Tasks) -> str:
         """Returns what is missing in the counts of `sample`, as text; "" if nothing is."""
@@ -161,8 +173,9 @@ class CallProgress:
         return tuple(rates)
 
 
-@contextmanager
-def progress_of(spark: SparkSession, metrics: DeliveryMetrics | None, show: bool | None = None) -> Iterator[CallProgress]:
+def progress_of(
+    spark: SparkSession, metrics: DeliveryMetrics | None, show: bool | None = None
+) -> AbstractContextManager[CallProgress]:
     """Follows the jobs that this thread starts within the block, and shows a bar.
 
     Args:
@@ -170,33 +183,75 @@ def progress_of(spark: SparkSession, metrics: DeliveryMetrics | None, show: bool
         metrics: Whose listener hears of running tasks. None: a new listener, which ends with the block.
         show: Whether to draw the bar; None: only in a notebook or a terminal.
 
-    Threads: one asks Spark every POLL_S and draws. It ends with the block, which waits for it for at most JOIN_S. A SparkContext
-    that was stopped only stops the bar. Nothing is shown on Spark Connect, which has no status tracker (its progress handlers
-    show jobs there). One warning says so if the bar was asked for.
+    Threads: one draws every POLL_S. It ends with the block, which waits for it for at most JOIN_S. A SparkContext that was
+    stopped only stops the bar.
     """
     context = getattr(spark, "_sc", None)
-    if context is None and show:
-        logger.warning("no progress is shown, because Spark Connect has no status tracker; use spark.registerProgressHandler")
+    if context is None:
+        # PySpark's shell draws Spark's own bar.
+        is_shown = (_is_seen() and os.environ.get("SPARK_CONNECT_PROGRESS_BAR_ENABLED") != "1") if show is None else show
+        return _of_connect(spark, Feed() if metrics is None else metrics.feed, is_shown=is_shown)
+    return _of_context(context, metrics, is_shown=_is_seen() if show is None else show)
+
+
+def _is_seen() -> bool:
+    return is_notebook() or sys.stderr.isatty()
+
+
+@contextmanager
+def _of_context(context: SparkContext, metrics: DeliveryMetrics | None, *, is_shown: bool) -> Iterator[CallProgress]:
     # A tag of our own, beside any job group that the user has set in this thread.
     tag = f"kafka-sink-{uuid.uuid4().hex}"
-    if context is None or not (is_notebook() or sys.stderr.isatty() if show is None else show) or not _is_tagged(context, tag):
-        if context is None or metrics is None or not metrics.available:
+    if not is_shown or not _is_tagged(context, tag):
+        if metrics is None or not metrics.available:
             yield CallProgress(Feed() if metrics is None else metrics.feed, None)
             return
         with _counting(context, metrics, tag) as progress:  # for the note of an interrupt
             yield progress
         return
+    try:
+        with _counting(context, metrics, tag) as progress, _drawn(partial(_tasks, context, tag), progress):
+            yield progress
+    finally:
+        _remove_tag(context, tag)
+
+
+@contextmanager
+def _of_connect(spark: SparkSession, feed: Feed, *, is_shown: bool) -> Iterator[CallProgress]:
+    """Shows the tasks that the server tells, by default every 2 s. It has no accumulators, so rows are not counted meanwhile."""
+    progress, caller, told = CallProgress(feed, None), threading.get_ident(), [Tasks(0, 0, 0)]
+
+    def take(*, stages: Sequence[Any], inflight_tasks: int, **_: object) -> None:
+        if threading.get_ident() == caller:  # PySpark calls all handlers of the session, in the thread that waits for the job
+            known, finished = (sum(map(attrgetter(name), stages)) for name in ("num_tasks", "num_completed_tasks"))
+            told[0] = Tasks(known, inflight_tasks, finished, known)
+
+    if not is_shown:
+        yield progress
+        return
+    session: Any = spark  # PySpark's type of a handler is a class, and it takes any function
+    session.registerProgressHandler(take)
+    try:
+        with _drawn(lambda: told[0], progress):
+            yield progress
+    finally:
+        with suppress(ValueError):  # the program has removed all handlers
+            session.removeProgressHandler(take)
+
+
+@contextmanager
+def _drawn(tasks: Callable[[], Tasks], progress: CallProgress) -> Iterator[None]:
+    """Draws the bar of a call. tasks: returns their numbers, or raises once they are not known any more."""
     stop = threading.Event()
-    with _counting(context, metrics, tag) as progress, _bar() as bar:
-        poller = threading.Thread(target=_poll, args=(context, tag, bar, progress, stop), name="kafka-sink-bar", daemon=True)
+    with _bar() as bar:
+        poller = threading.Thread(target=_poll, args=(tasks, bar, progress, stop), name="kafka-sink-bar", daemon=True)
         poller.start()
         try:
-            yield progress
+            yield
             progress.has_succeeded = True
         finally:
             stop.set()
             poller.join(JOIN_S)
-            _remove_tag(context, tag)
 
 
 @contextmanager
@@ -280,22 +335,21 @@ def _jobs(context: Any, tag: str) -> list[int]:
     return list(context._jsc.sc().statusTracker().getJobIdsForTag(tag))
 
 
-def _poll(context: Any, tag: str, bar: Any, progress: CallProgress, stop: threading.Event) -> None:
+def _poll(ask: Callable[[], Tasks], bar: Any, progress: CallProgress, stop: threading.Event) -> None:
     tasks: Tasks | None = Tasks(0, 0, 0)
     stopped = False
     while not stopped:
         stopped = stop.wait(POLL_S)
         try:
-            tasks = tasks and _tasks(context, tag)
+            tasks = tasks and ask()
         except Exception as error:  # AttributeError, py4j's, PySpark's: the SparkContext was stopped
             tasks = None
             logger.info("the bar shows no tasks any more: %s: %s", type(error).__name__, error)
-        text = progress.sample()
         if tasks is not None:
             if stopped and progress.has_succeeded:
                 tasks = Tasks(tasks.begun or tasks.known, 0, tasks.begun or tasks.known)
             bar.n = progress.share(tasks)
-            text = f"{tasks}, {text}{progress.missing(tasks)}" if tasks.known else text
+        text = progress.text(tasks)
         if stopped and not progress.has_succeeded:
             text += ", failed"
         bar.set_postfix_str(text, refresh=False)

@@ -48,14 +48,65 @@ def test_a_job_runs_without_a_bar_where_progress_cannot_be_followed(refused: str
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.parametrize(("show", "warnings"), [(True, 1), (False, 0), (None, 0)])
-def test_on_spark_connect_one_warning_says_that_there_is_no_bar(
-    *, show: bool | None, warnings: int, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+class ConnectSession:
+    """A session of Spark Connect, which has no SparkContext."""
+
+    def __init__(self) -> None:
+        self.handlers: list[Callable[..., None]] = []
+
+    def registerProgressHandler(self, handler: Callable[..., None]) -> None:
+        self.handlers.append(handler)
+
+    def removeProgressHandler(self, handler: Callable[..., None]) -> None:
+        self.handlers.remove(handler)
+
+    def tell(self, *done_of_all: tuple[int, int]) -> None:
+        """Calls the handlers, as PySpark's client does in the thread that waits for an operation."""
+        stages = [SimpleNamespace(num_tasks=known, num_completed_tasks=done) for done, known in done_of_all]
+        for handler in self.handlers:
+            handler(stages=stages, inflight_tasks=1, operation_id="an id", done=False)
+
+
+def last_line(capsys: pytest.CaptureFixture[str]) -> str:
+    return capsys.readouterr().err.rpartition("\r")[2]
+
+
+@pytest.mark.parametrize(("fails", "shown"), [(False, ("4 of 4 tasks]", "100%|")), (True, ("3 of 4 tasks, failed]", "75%|"))])
+def test_on_spark_connect_the_bar_shows_the_tasks_of_this_threads_operation(
+    *, fails: bool, shown: tuple[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with progress_of(cast("SparkSession", object()), None, show) as progress:
+    session = ConnectSession()
+    with suppress(ZeroDivisionError), progress_of(cast("SparkSession", session), None, show=True) as progress:
         assert not progress.is_counted
-    assert caplog.text.count("no progress is shown, because Spark Connect has no status tracker") == warnings
-    assert capsys.readouterr().err == ""
+        session.tell((2, 2), (1, 2))
+        another = threading.Thread(target=session.tell, args=((0, 9),))
+        another.start()
+        another.join()
+        if fails:
+            raise ZeroDivisionError
+    last = last_line(capsys)
+    assert [text for text in shown if text not in last] == []
+    assert session.handlers == []
+    assert progress.throughput() == ()
+
+
+def test_on_spark_connect_a_call_that_is_too_short_for_a_report_ends_full(capsys: pytest.CaptureFixture[str]) -> None:
+    session = ConnectSession()
+    with progress_of(cast("SparkSession", session), None, show=True):
+        session.handlers.clear()  # as spark.clearProgressHandlers() does
+    assert "100%|" in (last := last_line(capsys))
+    assert "starting" not in last
+
+
+@pytest.mark.parametrize(("in_shell", "is_drawn"), [("0", True), ("1", False)])
+def test_in_pysparks_shell_on_spark_connect_sparks_own_bar_is_the_only_one(
+    in_shell: str, *, is_drawn: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SPARK_CONNECT_PROGRESS_BAR_ENABLED", in_shell)
+    monkeypatch.setattr(progress_bar, "_is_seen", lambda: True)
+    with progress_of(cast("SparkSession", ConnectSession()), None):
+        pass
+    assert ("kafka_sink" in capsys.readouterr().err) is is_drawn
 
 
 class Leaving(Context):
