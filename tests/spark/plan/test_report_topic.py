@@ -10,6 +10,8 @@ import pytest
 
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, TaskTransaction
 from spark_kafka_sink.options.sink_options import SinkOptions, sink_options
+from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.reports.delivery_report import DeliveryReport
 from spark_kafka_sink.spark.feed import Feed
 from spark_kafka_sink.spark.messages import total
@@ -19,9 +21,11 @@ from spark_kafka_sink.spark.report_record import ReportRecord
 from spark_kafka_sink.spark.task.producer_cache import cache
 from tests.exactly_once.opened import client_of
 from tests.exactly_once.queries import PREFIX, Query
+from tests.kafka.embedded import EmbeddedKafka
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
+from tests.waiting import HOUR_S, until
 
 
 @pytest.fixture
@@ -98,6 +102,44 @@ def test_a_topic_that_nobody_may_write_to_costs_one_warning_and_no_rows(query: Q
     (warning,) = [each.getMessage() for each in caplog.records if "report.topic" in each.getMessage()]
     assert f"option report.topic: topic {missing} did not get the report of batch 0 of {query.id}" in warning
     assert query.open_ids() == []
+
+
+@pytest.mark.parametrize("trouble", ["denied", "quota", "silent"])
+def test_a_topic_that_refuses_reports_or_is_slow_costs_no_rows(trouble: str) -> None:
+    with EmbeddedKafka(in_memory=True) as kafka, client_of(kafka) as client:
+        rows, reports = kafka.create_topic("rows"), kafka.create_topic("reports")
+        query, faults = Query(kafka, client, rows, "report-test-commits"), kafka.broker.faults
+        if trouble == "denied":
+            faults.fail(ApiKey.PRODUCE, ErrorCode.TOPIC_AUTHORIZATION_FAILED, topic=reports)
+        elif trouble == "quota":
+            faults.throttle(ApiKey.PRODUCE, HOUR_S * 1000, topic=reports)
+        else:
+            faults.hold(ApiKey.PRODUCE, topic=reports, times=None)
+        options = options_of(query, reports, {"kafka.transaction.timeout.ms": "16000"})
+        lost = [committed(query, options, number, f"{number}").reports_lost for number in range(2)]
+        query.expect("0", "1")
+        # A quota holds up what is sent next.
+        assert lost == ([0, 1] if trouble == "quota" else [1, 1])
+        cache.close(0)
+        commits.committers.close()
+
+
+def test_a_report_is_committed_after_the_rows_of_its_batch() -> None:
+    ended = list[str]()
+    with EmbeddedKafka(in_memory=True) as kafka, client_of(kafka) as client:
+        rows, reports = kafka.create_topic("rows"), kafka.create_topic("reports")
+        query = Query(kafka, client, rows, "report-test-commits")
+        kafka.broker.faults.watch(ApiKey.END_TXN, on_request=lambda _, request: ended.append(request.transactional_id))
+        batch = MicroBatch(query.id, 0)
+        shares = [TaskTransaction(batch, each) for each in query.write("a", "b")]
+        commit_shares(options_of(query, reports), batch, shares, [], Feed(), 0.0)
+        own = {each.transaction.handle.transactional_id for each in shares if each.transaction is not None}
+        of_batch = [each for each in ended if "log" not in each]
+        assert set(of_batch[:2]) == own
+        assert len(of_batch) == 3
+        until(lambda: batches_in(kafka, reports), lambda found: found == [0], "the report")
+        cache.close()
+        commits.committers.close()
 
 
 def test_a_prepared_batch_takes_its_report_along_when_another_process_completes_it(
