@@ -15,7 +15,7 @@ from tests.faults.exactly_once.numbered_rows import BATCH_SIZE, NumberedRows
 from tests.faults.exactly_once.open_transactions import assert_nothing_open, ongoing
 from tests.kafka.brokers import Brokers
 from tests.kafka.fixtures import ProxiedKafka
-from tests.kafka.witness import Witnessed, read_topic
+from tests.kafka.witness import read_topic
 from tests.spark_cluster import streams_program
 from tests.spark_cluster.application import Application
 from tests.spark_yarn.submitter import Submitter
@@ -38,9 +38,6 @@ class Outcome(NamedTuple):
     rows: NumberedRows
     topic: str
     ids: dict[str, str]
-
-    def read(self, isolation_level: str) -> list[Witnessed]:
-        return read_topic(self.brokers.direct_servers, self.topic, isolation_level=isolation_level)
 
 
 class Story:
@@ -133,9 +130,5 @@ def outcome(submitter: Submitter, broker: ProxiedKafka) -> Outcome:
 
 @pytest.mark.fault("spark", "containers of YARN killed: an executor's and the application master's")
 def test_each_row_is_there_once_and_no_transaction_is_left(outcome: Outcome) -> None:
-    outcome.rows.check(outcome.read("read_committed"))
+    outcome.rows.check(read_topic(outcome.brokers.direct_servers, outcome.topic, isolation_level="read_committed"))
     assert_nothing_open(outcome.brokers, outcome.ids[QUERY], outcome.topic)
-
-
-def test_killed_containers_had_written(outcome: Outcome) -> None:
-    assert len(outcome.read("read_uncommitted")) > outcome.rows.total
