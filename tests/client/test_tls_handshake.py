@@ -28,7 +28,7 @@ def test_a_server_that_never_answers_the_handshake_is_given_up_after_the_setup_t
             with silent:
                 silent.settimeout(10)
                 assert connections.poll(1_000, clock.now_ms)[0] == PollEvents()
-                assert silent.recv(1_000)[0] == CLIENT_HELLO
+                assert silent.recv(65_536)[0] == CLIENT_HELLO  # 1,500 bytes with OpenSSL 3.6
                 assert connections.poll(0, clock.now_ms)[0] == PollEvents()
                 clock.now_ms += SETUP_TIMEOUT_MOST_MS
                 (lost,) = connections.poll(0, clock.now_ms)[0].lost
