@@ -59,7 +59,8 @@ def main(server: str, bootstrap: str, given: str) -> None:
 
     def bar() -> object:
         with redirect_stderr(StringIO()) as shown:
-            sks.publish(rows(spark), options=options("bar"), progress=True)
+            # A task writes 5 rows at once and the others within a second, in which the server tells that it runs.
+            sks.publish(rows(spark), options=options("bar", max__records__per__second="5"), progress=True)
         return {"shown": shown.getvalue(), "handlers left": len(cast("Any", spark).client._progress_handlers)}
 
     def by_foreach_batch(given: Mapping[str, str]) -> object:
