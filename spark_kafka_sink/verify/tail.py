@@ -64,6 +64,8 @@ def tail(
     given = {name.lower(): value for name, value in (options or {}).items()} | {TOPIC: topic}
     if bootstrap_servers is not None:
         given[KAFKA_PREFIX + "bootstrap.servers"] = bootstrap_servers
+    # About bad rows and reports, whose topics may be the one to look at.
+    given = {name: value for name, value in given.items() if not name.startswith(("on.error", "dead.letter.", "report."))}
     registry = {name: value for name, value in given.items() if is_registry_option(name)}
     has_format = any(name in given for name in _FORMATS)
     sink = sink_options({name: value for name, value in given.items() if has_format or name not in registry})

@@ -87,6 +87,7 @@ def test_batch_jobs_have_a_report_however_they_are_written(
 
     until(counts, lambda found: found == wanted, f"{wanted}")
     assert all(each["query_id"].startswith("job-") for each in reports_in(kafka, settings["report.topic"]))
+    assert sks.tail(settings["report.topic"], options=settings).num_rows == len(wanted)
 
 
 def test_a_topic_without_the_query_names_those_that_it_has(
@@ -114,3 +115,4 @@ def test_a_stream_goes_on_without_its_topic_of_reports(
     assert metrics.of(query).column("rows").tolist() == [10, 20]
     assert metrics.committed is not None
     assert metrics.committed.reports_lost == 2
+    assert sks.publish(numbers(spark, 1).toArrow(), options=settings).total.reports_lost == 1

@@ -205,7 +205,8 @@ def _publish(
             logger.warning("%s%s", _INTERRUPTED, "" if job.outcome else f". {error.__notes__[-1]}")  # the outcome is in the log
             raise
     took = time.monotonic() - start
-    return PublishReport(total(task.report for task in tasks), tuple(tasks), took, shown.throughput())
+    summed = replace(total(task.report for task in tasks), reports_lost=job.reports_lost)
+    return PublishReport(summed, tuple(tasks), took, shown.throughput())
 
 
 @dataclass(slots=True)
@@ -213,13 +214,14 @@ class WriteState:
     """How far a write has come, for its end if it fails, and for the note of an interrupt.
 
     has_begun: whether Spark got the job. where: the destination, once it is known. shares: those of all tasks, from the moment
-    that the commit begins. outcome: of a job's transactions, once they are aborted.
+    that the commit begins. outcome: of a job's transactions, once they are aborted. reports_lost: as in a DeliveryReport.
     """
 
     has_begun: bool = False
     where: Destination | None = None
     shares: list[TaskTransaction] = field(default_factory=list)
     outcome: str = ""
+    reports_lost: int = 0
 
 
 _INTERRUPTED: Final = "publish was interrupted"
@@ -418,6 +420,7 @@ def _run(
     batch_report = BatchReport(batch.query_id, batch.number, began, max(time.time() - began, 0.0), total(committed), sink)
     if task.batch is None and task.options.report_topic is not None:
         batch_report.report.reports_lost += not write_report(task.options, batch_report, batch.name)
+    state.reports_lost = batch_report.report.reports_lost
     if metrics is not None and metrics.available:
         metrics.batch_committed(batch_report)
         if metrics.writes.is_wanted:

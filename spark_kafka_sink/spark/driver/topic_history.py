@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from spark_kafka_sink.client.cluster_client import ClusterClient
+from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.exactly_once.topic_reader import TopicReader
 from spark_kafka_sink.options.guarantee_options import GUARANTEE
@@ -52,7 +53,8 @@ def history_from_topic(
     ids = {each.batch.query_id: each.name for each in records}
     named = [query_id for query_id, name in ids.items() if wanted in (query_id, name)]
     if not named:
-        known = [f"{printable(query_id)} ({printable(name)})" for query_id, name in list(ids.items())[-_NAMED:]]
+        newest = list(ids.items())[-_NAMED:]
+        known = [f"{printable(query_id)} ({printable(name)})" if name else printable(query_id) for query_id, name in newest]
         found = ", ".join(known) or "none"
         raise UsageError(f"topic {topic}: no query {wanted!r} has a report among the newest {n:,}; those that have one: {found}")
     query_id = named[-1]
@@ -63,9 +65,12 @@ def history_from_topic(
 def reports_in(
     topic: str, records: Iterable[tuple[int, Record]], note: Callable[[str], None]
 ) -> Iterator[tuple[Record, ReportRecord]]:
-    """Yields the reports among records of a topic. note: is called with a text about each record that is none."""
+    """Yields the reports among records of a topic. note: is called once if some are none, after the last."""
+    others = list[str]()
     for partition, record in records:
         try:
             yield record, ReportRecord.of(record.value)
         except UsageError as error:
-            note(f"record {record.offset} of partition {partition} of topic {topic} is left out: {error.message}")
+            others.append(f"record {record.offset} of partition {partition}: {error.message}")
+    if others:
+        note(f"topic {topic} has {counted(len(others), 'other record')}, which are left out, such as {others[-1]}")

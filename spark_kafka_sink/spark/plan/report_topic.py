@@ -88,7 +88,9 @@ def _tried(
     try:
         value = ReportRecord(batch, name, str(options.guarantee)).value()
         columns = RecordColumns(1, array_of_bytes([value]), array_of_bytes([batch.query_id.encode()]))
-        wait_ms = min(_WAIT_MS, *([options.producer.transaction_timeout_ms // _SHARE] if options.exactly_once else []))
+        wait_ms = _WAIT_MS
+        if options.exactly_once is not None:
+            wait_ms = min(wait_ms, options.producer.transaction_timeout_ms // _SHARE)
         written = write(_config(options.producer, wait_ms), lambda scope: scope.append(topic, columns))
         _failed.pop(place, None)
         return written
@@ -100,6 +102,7 @@ def _tried(
             "option %s: topic %s did not get the report of batch %d of %s; its rows are not affected. Reports are tried again"
             " after %.0f s, and `reports_lost` counts what is lost: %s",
             *(REPORT_TOPIC, topic, batch.batch, batch.query_id, _PAUSE_S, error),
+            exc_info=not isinstance(error, KafkaSinkError),
         )
         return None
 

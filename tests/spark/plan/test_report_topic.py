@@ -13,10 +13,12 @@ from spark_kafka_sink.options.sink_options import SinkOptions, sink_options
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.reports.delivery_report import DeliveryReport
+from spark_kafka_sink.spark.batch_report import BatchReport
 from spark_kafka_sink.spark.feed import Feed
 from spark_kafka_sink.spark.messages import total
 from spark_kafka_sink.spark.plan import commits
 from spark_kafka_sink.spark.plan.commits import commit_shares
+from spark_kafka_sink.spark.plan.report_topic import write_report
 from spark_kafka_sink.spark.report_record import ReportRecord
 from spark_kafka_sink.spark.task.producer_cache import cache
 from tests.exactly_once.opened import client_of
@@ -122,6 +124,17 @@ def test_a_topic_that_refuses_reports_or_is_slow_costs_no_rows(trouble: str) -> 
         assert lost == ([0, 1] if trouble == "quota" else [1, 1])
         cache.close(0)
         commits.committers.close()
+
+
+@pytest.mark.parametrize("guarantee", ["at-least-once", "none"])
+def test_without_transactions_a_report_is_a_record_of_its_own(guarantee: str) -> None:
+    with EmbeddedKafka(in_memory=True) as kafka:
+        reports = kafka.create_topic("reports")
+        servers = {"kafka.bootstrap.servers": kafka.bootstrap_servers}
+        options = sink_options({**servers, "topic": "rows", "report.topic": reports, "delivery.guarantee": guarantee})
+        assert write_report(options, BatchReport("query", 3, 0.0, 0.0, DeliveryReport()))
+        assert batches_in(kafka, reports) == [3]
+        cache.close()
 
 
 def test_a_report_is_committed_after_the_rows_of_its_batch() -> None:
