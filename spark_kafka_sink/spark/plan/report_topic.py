@@ -1,7 +1,7 @@
 """Writes a record about each committed micro-batch or batch job to the topic of the option `report.topic`.
 
-Under exactly-once the record has a transaction of its own, which is prepared and committed with those of the tasks, so that it is
-there exactly when the batch is. A record that cannot be written never stops rows.
+Under exactly-once the record is in another transaction than the rows. It is prepared with theirs and committed after them, so
+that the record is there once, and only if the rows are committed. A record that cannot be written never stops rows.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from spark_kafka_sink.errors import KafkaSinkError, LocalError
 from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction
@@ -18,12 +18,14 @@ from spark_kafka_sink.exactly_once.micro_batch import TransactionalIds, slots
 from spark_kafka_sink.options.producer_options import ProducerConfig
 from spark_kafka_sink.options.report_options import REPORT_TOPIC
 from spark_kafka_sink.options.sink_options import SinkOptions
-from spark_kafka_sink.producer.scopes.send_scope import SendScope
 from spark_kafka_sink.records.arrow_arrays import array_of_bytes
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.spark.batch_report import BatchReport
 from spark_kafka_sink.spark.report_record import ReportRecord
 from spark_kafka_sink.spark.task.producer_cache import cache
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.producer.scopes.send_scope import SendScope
 
 logger = logging.getLogger(__name__)
 
