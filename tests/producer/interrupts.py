@@ -31,6 +31,8 @@ class Interrupt:
 
     def __enter__(self) -> Interrupt:
         self._before = sys.gettrace()
+        # Python 3.12 traces opcodes only if some frame had this when settrace was called.
+        sys._getframe().f_trace_opcodes = True
         sys.settrace(self._trace)
         return self
 
