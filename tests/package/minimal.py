@@ -29,6 +29,8 @@ OF_USERS: Final = (
     "verify",
 )
 """The extras whose lower bounds are tried. kerberos has no wheels, so that it is not tried everywhere."""
+BOUND_TO_USERS: Final = ("grpcio-status",)
+"""Tools whose newest versions need newer ones of the libraries above: pip chooses."""
 OWN: Final = "spark-kafka-sink"
 
 
@@ -54,7 +56,7 @@ def constraints(project: dict[str, object], pinned: str) -> list[str]:
     lines = [f"{name}=={version}" for name, version in bounds.items()]
     for line in pinned.splitlines():
         name = canonicalize_name(Requirement(line).name)
-        if name in tools and name not in bounds:
+        if name in tools and name not in bounds and name not in BOUND_TO_USERS:
             lines.append(line)
     return lines
 
