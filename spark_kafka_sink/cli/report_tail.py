@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,8 +10,7 @@ import click
 
 from spark_kafka_sink.cli.record_text import time_text
 from spark_kafka_sink.cli.shared_options import TopicsOptions
-from spark_kafka_sink.cli.topic_commands import connected, escaped
-from spark_kafka_sink.cli.topic_tail import note
+from spark_kafka_sink.cli.topic_commands import connected, escaped, follow, note
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.exactly_once.topic_reader import TopicReader
 from spark_kafka_sink.records.record_reader import Record
@@ -45,9 +42,8 @@ def tail_reports(connection: TopicsOptions, **given: Any) -> None:
         records = reader.newest(max(options.count, _LOOKED_AT) if chooses else options.count, deadline)
         if not _print(records, options, as_json=connection.as_json) and chooses:
             note(f"none of the newest {len(records):,} records of topic {options.name} is such a report")
-        with suppress(KeyboardInterrupt):  # which ends --follow, and is no failure
-            while options.follow:
-                _print(reader.new(time.monotonic() + connection.timeout_s), options, as_json=connection.as_json)
+        if options.follow:
+            follow(reader, connection.timeout_s, lambda new: _print(new, options, as_json=connection.as_json))
 
 
 def _print(records: Iterable[tuple[int, Record]], options: ReportTailOptions, *, as_json: bool) -> int:

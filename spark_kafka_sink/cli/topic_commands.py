@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Final
 
 import click
@@ -29,9 +29,11 @@ from spark_kafka_sink.client.topics import (
 from spark_kafka_sink.client.topics import create_topic as ask_to_create
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import AuthorizationError, BrokerError, UnsupportedVersionError
+from spark_kafka_sink.exactly_once.topic_reader import TopicReader
 from spark_kafka_sink.protocol.apis.metadata import MetadataResponsePartition, MetadataResponseTopic
 from spark_kafka_sink.protocol.apis.topics import CreatableTopicResult
 from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.records.record_reader import Record
 
 _SET_ON_TOPIC: Final = 1
 """The source of a config that is set on the topic itself (ConfigSource.TOPIC_CONFIG)."""
@@ -47,6 +49,17 @@ def connected(options: TopicsOptions) -> Iterator[tuple[ClusterClient, float]]:
     """Yields a client and the deadline of its answers; errors are one line each, without a traceback."""
     with cluster_client(options.bootstrap_servers, options.command_config, options.timeout_s) as client:
         yield client, time.monotonic() + options.timeout_s
+
+
+def note(text: str) -> None:
+    click.echo(f"Note: {text}", err=True)
+
+
+def follow(reader: TopicReader, timeout_s: float, show: Callable[[list[tuple[int, Record]]], object]) -> None:
+    """Shows new records of a topic as they come, until Ctrl+C, which is no failure."""
+    with suppress(KeyboardInterrupt):
+        while True:
+            show(reader.new(time.monotonic() + timeout_s))
 
 
 # create
@@ -126,7 +139,7 @@ def describe_topics(options: TopicsOptions, names: Sequence[str]) -> None:
             try:
                 configs = _configs(client, name, deadline)
             except (AuthorizationError, UnsupportedVersionError) as error:
-                click.echo(f"Note: {error}", err=True)
+                note(str(error))
                 configs = None
             if options.as_json:
                 click.echo(json.dumps(_as_json(topic, offsets, configs)))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,8 +9,9 @@ import click
 
 from spark_kafka_sink.cli.record_text import RecordText
 from spark_kafka_sink.cli.shared_options import TopicsOptions
-from spark_kafka_sink.cli.topic_commands import connected
+from spark_kafka_sink.cli.topic_commands import connected, follow, note
 from spark_kafka_sink.exactly_once.topic_reader import TopicReader
+from spark_kafka_sink.records.record_reader import Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +39,11 @@ def tail_topic(connection: TopicsOptions, **given: Any) -> None:
         reader = TopicReader(
             client, options.name, deadline, partition=options.partition, uncommitted=options.uncommitted, note=note
         )
-        for partition, record in reader.newest(options.count, deadline):
-            click.echo(shown(partition, record))
-        with suppress(KeyboardInterrupt):  # which ends --follow, and is no failure
-            while options.follow:
-                for partition, record in reader.new(time.monotonic() + connection.timeout_s):
-                    click.echo(shown(partition, record))
 
+        def show(records: list[tuple[int, Record]]) -> None:
+            for partition, record in records:
+                click.echo(shown(partition, record))
 
-def note(text: str) -> None:
-    click.echo(f"Note: {text}", err=True)
+        show(reader.newest(options.count, deadline))
+        if options.follow:
+            follow(reader, connection.timeout_s, show)

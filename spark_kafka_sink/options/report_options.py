@@ -16,8 +16,8 @@ REPORT_OPTIONS: Final = (
         "a topic name",
         "",
         "The topic that gets a [record of JSON](reports.md) about each committed micro-batch or batch job, with the query's id as"
-        " its key. Under exactly-once it is committed with the rows. If it cannot be written, rows are delivered without it, and"
-        " one warning says so.",
+        " its key. Under exactly-once it is committed right after the rows. If it cannot be written, rows are delivered without"
+        " it, and one warning says so.",
         "Spark's sink has no such option.",
     ),
 )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
+import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,7 +13,7 @@ from spark_kafka_sink.counts import counted
 from spark_kafka_sink.exactly_once.micro_batch import is_job
 from spark_kafka_sink.reports.delivery_report import DELETED_SOON, DeliveryReport, bucket_of_rank, summed_latencies
 from spark_kafka_sink.reports.report_facts import printable
-from spark_kafka_sink.spark.messages import report_from_bytes, report_to_bytes
+from spark_kafka_sink.spark.messages import report_from_bytes, report_to_bytes, total
 
 logger = logging.getLogger(__name__)
 
@@ -82,6 +83,11 @@ class BatchReport:
 
 
 _warned: Final[set[str]] = set()
+
+
+def committed_now(query_id: str, batch: int, began: float, reports: Iterable[DeliveryReport], sink: str = "") -> BatchReport:
+    """Returns the report of a batch that is committed now, from those of its tasks."""
+    return BatchReport(query_id, batch, began, max(time.time() - began, 0.0), total(reports), sink)
 
 
 def warn_of_old_rows(query_id: str, rows: int) -> None:

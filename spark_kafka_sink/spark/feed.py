@@ -140,11 +140,10 @@ class Feed:
         """Reports a finished task. Spark takes the update to the driver once, and only if the task succeeds."""
         if self.accumulator is not None:
             self.accumulator.add(report)
-        if self.finished is not None:
-            self.finished.add(Counts(report.records, report.bytes, report.retries))
+        self.delivered(report)
 
-    def task_failed(self, report: DeliveryReport) -> None:
-        """Reports what a failed task has delivered. Spark drops the update, so only a call that runs the task itself sees it."""
+    def delivered(self, report: DeliveryReport) -> None:
+        """Counts for the call's bar what a task has delivered. Of a failed task Spark drops it unless the call runs it itself."""
         if self.finished is not None:
             self.finished.add(Counts(report.records, report.bytes, report.retries))
 

@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-import logging
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
 import pyarrow as pa
 
-from spark_kafka_sink.client.cluster_client import ClusterClient
-from spark_kafka_sink.errors import UsageError
-from spark_kafka_sink.exactly_once.topic_reader import TopicReader
 from spark_kafka_sink.options.registry_options import registry_config
 from spark_kafka_sink.options.schema_options import is_registry_option
 from spark_kafka_sink.options.sink_options import KAFKA_PREFIX, TOPIC, sink_options
 from spark_kafka_sink.records.record_reader import Record
-from spark_kafka_sink.spark.plan.first_contact import check_answers
+from spark_kafka_sink.spark.driver.topic_history import newest_records
 from spark_kafka_sink.verify.decoding import Decoders, as_text, decoded, decoders
 
-logger = logging.getLogger(__name__)
-
-_MOST: Final = 10_000
-_TIMEOUT_S: Final = 30.0
 _FORMATS: Final = ("key.format", "value.format")
 
 
@@ -59,8 +50,6 @@ def tail(
     Raises:
         KafkaSinkError: An option is wrong, or the topic or the registry cannot be read.
     """
-    if not 1 <= n <= _MOST:
-        raise UsageError(f"tail: n must be 1 to {_MOST:,}, and it is {n}")
     given = {name.lower(): value for name, value in (options or {}).items()} | {TOPIC: topic}
     if bootstrap_servers is not None:
         given[KAFKA_PREFIX + "bootstrap.servers"] = bootstrap_servers
@@ -72,11 +61,8 @@ def tail(
     decoding: AbstractContextManager[Decoders] = nullcontext({})
     if registry:
         decoding = decoders(topic, registry_config(registry), "tail() with a schema registry")
-    deadline = time.monotonic() + _TIMEOUT_S
-    with decoding as by_part, ClusterClient(sink.producer) as client:
-        check_answers(client, sink, "this program")
-        reader = TopicReader(client, topic, deadline, partition=partition, uncommitted=uncommitted, note=logger.warning)
-        found = reader.newest(n, deadline)
+    with decoding as by_part:
+        found = newest_records(topic, n, sink, partition=partition, uncommitted=uncommitted)
         parts = {part: [_part(part, record, by_part) for _, record in found] for part in ("key", "value")}
     kind = pa.string() if registry else pa.binary()
     headers = [[{"key": name, "value": value} for name, value in record.headers] or None for _, record in found]

@@ -50,7 +50,7 @@ def test_a_report_is_a_line_and_what_is_none_is_noted(servers: str) -> None:
     assert lines == [f"batch 17 of orders: {counts}", f"batch 18 of orders: {counts}", f"job-2: {counts}"]
     (note,) = found.stderr.splitlines()
     assert note == (
-        "Note: topic reports has 1 other record, which are left out, such as record 0 of partition 0: it is not a report of"
+        "Note: topic reports: left out 1 record without a report, such as record 0 of partition 0: it is not a report of"
         " spark-kafka-sink"
     )
 

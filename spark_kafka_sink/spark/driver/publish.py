@@ -31,7 +31,7 @@ from spark_kafka_sink.reports.report_html import report_html
 from spark_kafka_sink.reports.report_tables import task_table
 from spark_kafka_sink.reports.report_text import report_text
 from spark_kafka_sink.spark.bad_row_limits import check_limits
-from spark_kafka_sink.spark.batch_report import BatchReport, warn_of_old_rows
+from spark_kafka_sink.spark.batch_report import BatchReport, committed_now, warn_of_old_rows
 from spark_kafka_sink.spark.driver.arrow_input import ArrowInput, SupportsArrowStream
 from spark_kafka_sink.spark.driver.explain import linked, plug_in_error, sink_error
 from spark_kafka_sink.spark.driver.interrupts import without_pysparks_handler
@@ -417,7 +417,7 @@ def _run(
         reports, committed = (reports if visible.own else []), visible.reports
     warn_of_old_rows(batch.query_id, sum(report.older_than_retention for report in committed))
     sink = (task.options.topic or "") if task.options.exactly_once is None else task.options.exactly_once.sink
-    batch_report = BatchReport(batch.query_id, batch.number, began, max(time.time() - began, 0.0), total(committed), sink)
+    batch_report = committed_now(batch.query_id, batch.number, began, committed, sink)
     if task.batch is None and task.options.report_topic is not None:
         batch_report.report.reports_lost += not write_report(task.options, batch_report, batch.name)
     state.reports_lost = batch_report.report.reports_lost

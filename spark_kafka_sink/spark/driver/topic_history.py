@@ -12,7 +12,7 @@ from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.exactly_once.topic_reader import TopicReader
 from spark_kafka_sink.options.guarantee_options import GUARANTEE
-from spark_kafka_sink.options.sink_options import KAFKA_PREFIX, sink_options
+from spark_kafka_sink.options.sink_options import KAFKA_PREFIX, SinkOptions, sink_options
 from spark_kafka_sink.records.record_reader import Record
 from spark_kafka_sink.reports.report_facts import printable
 from spark_kafka_sink.spark.driver.history import QueryHistory, history_of
@@ -37,29 +37,36 @@ def history_from_topic(
     options: Mapping[str, object] | None,
 ) -> QueryHistory:
     """Returns the history of a query from the reports in a topic: see `DeliveryMetrics.from_topic`."""
-    if not 1 <= n <= _MOST:
-        raise UsageError(f"from_topic: n must be 1 to {_MOST:,}, and it is {n}")
     # Others are about rows, and report.topic may not be the topic.
     given = {name: value for name, value in (options or {}).items() if name.lower().startswith((KAFKA_PREFIX, GUARANTEE))}
     if bootstrap_servers is not None:
         given[KAFKA_PREFIX + "bootstrap.servers"] = bootstrap_servers
-    deadline = time.monotonic() + _TIMEOUT_S
-    sink = sink_options(given)
-    with ClusterClient(sink.producer) as client:
-        check_answers(client, sink, "this program")
-        reader = TopicReader(client, topic, deadline, note=logger.warning)
-        records = [record for _, record in reports_in(topic, reader.newest(n, deadline), logger.warning)]
+    found = newest_records(topic, n, sink_options(given))
+    records = [record for _, record in reports_in(topic, found, logger.warning)]
     wanted = query if isinstance(query, str) else str(query.id)
     ids = {each.batch.query_id: each.name for each in records}
     named = [query_id for query_id, name in ids.items() if wanted in (query_id, name)]
     if not named:
         newest = list(ids.items())[-_NAMED:]
         known = [f"{printable(query_id)} ({printable(name)})" if name else printable(query_id) for query_id, name in newest]
-        found = ", ".join(known) or "none"
-        raise UsageError(f"topic {topic}: no query {wanted!r} has a report among the newest {n:,}; those that have one: {found}")
+        others = ", ".join(known) or "none"
+        raise UsageError(f"topic {topic}: no query {wanted!r} has a report among the newest {n:,}; those that have one: {others}")
     query_id = named[-1]
     batches = [each.batch for each in records if each.batch.query_id == query_id]
     return history_of(query_id, batches, ids[query_id])
+
+
+def newest_records(
+    topic: str, n: int, options: SinkOptions, *, partition: int | None = None, uncommitted: bool = False
+) -> list[tuple[int, Record]]:
+    """Returns the newest records of a topic, or of one of its partitions, within 30 seconds. Raises like `TopicReader`."""
+    if not 1 <= n <= _MOST:
+        raise UsageError(f"n must be 1 to {_MOST:,}, and it is {n}")
+    deadline = time.monotonic() + _TIMEOUT_S
+    with ClusterClient(options.producer) as client:
+        check_answers(client, options, "this program")
+        reader = TopicReader(client, topic, deadline, partition=partition, uncommitted=uncommitted, note=logger.warning)
+        return reader.newest(n, deadline)
 
 
 def reports_in(
@@ -73,4 +80,4 @@ def reports_in(
         except UsageError as error:
             others.append(f"record {record.offset} of partition {partition}: {error.message}")
     if others:
-        note(f"topic {topic} has {counted(len(others), 'other record')}, which are left out, such as {others[-1]}")
+        note(f"topic {topic}: left out {counted(len(others), 'record')} without a report, such as {others[-1]}")

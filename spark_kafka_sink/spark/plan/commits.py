@@ -40,9 +40,9 @@ from spark_kafka_sink.options.producer_options import ProducerConfig
 from spark_kafka_sink.options.sink_options import SinkOptions
 from spark_kafka_sink.reports.delivery_report import DeliveryReport
 from spark_kafka_sink.spark.bad_row_limits import check_limits
-from spark_kafka_sink.spark.batch_report import BatchReport
+from spark_kafka_sink.spark.batch_report import committed_now
 from spark_kafka_sink.spark.feed import Feed
-from spark_kafka_sink.spark.messages import Messages, began_of, other_release, reports_of, shares_of, total
+from spark_kafka_sink.spark.messages import Messages, began_of, other_release, reports_of, shares_of
 from spark_kafka_sink.spark.open_transactions import OpenTransaction, owner
 from spark_kafka_sink.spark.plan.report_topic import prepare_report
 
@@ -257,9 +257,7 @@ def commit_shares(
     _check_release(batch, own)
     report = None
     if options.report_topic is not None:
-        of_tasks = BatchReport(
-            batch.query_id, batch.number, began, max(time.time() - began, 0.0), total(reports), options.exactly_once.sink
-        )
+        of_tasks = committed_now(batch.query_id, batch.number, began, reports, options.exactly_once.sink)
         report = prepare_report(options, of_tasks, feed.driver, batch.name)
     prepared = own if report is None else (*own, report)
     checkpoint = options.exactly_once.checkpoint

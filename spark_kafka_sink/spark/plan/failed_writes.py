@@ -14,8 +14,7 @@ from spark_kafka_sink.exactly_once.committer import CommitReport
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, TaskTransaction
 from spark_kafka_sink.exactly_once.recovery_rules import Refusal, Refused
 from spark_kafka_sink.options.sink_options import SinkOptions
-from spark_kafka_sink.spark.batch_report import BatchReport
-from spark_kafka_sink.spark.messages import total
+from spark_kafka_sink.spark.batch_report import BatchReport, committed_now
 from spark_kafka_sink.spark.plan.commits import cli_options, committers, counted_reports, transactions_of
 
 logger = logging.getLogger(__name__)
@@ -141,8 +140,7 @@ def abort_micro_batch(
     if batch.query_id and driver:
 
         def counted(number: int, commit: CommitReport) -> None:
-            report = total(counted_reports(commit, []))
-            committed(BatchReport(batch.query_id, number, began, time.time() - began, report))
+            committed(committed_now(batch.query_id, number, began, counted_reports(commit, [])))
 
         try:
             with committers.of(options, batch) as committer:

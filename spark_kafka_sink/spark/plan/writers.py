@@ -21,7 +21,7 @@ from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.installation import SameVersion
 from spark_kafka_sink.options.guarantee_options import query_of
 from spark_kafka_sink.spark.bad_row_limits import check_limits
-from spark_kafka_sink.spark.batch_report import BatchReport, warn_of_old_rows
+from spark_kafka_sink.spark.batch_report import committed_now, warn_of_old_rows
 from spark_kafka_sink.spark.feed import Feed
 from spark_kafka_sink.spark.messages import DeliveryMessage, Messages, began_of, check_clusters, reports_of, shares_of, total
 from spark_kafka_sink.spark.python_workers import log_in_sparks_process
@@ -86,7 +86,7 @@ class KafkaSinkWriter(SameVersion, DataSourceArrowWriter):
         elif self._options.errors.tolerates:
             check_limits(self._options.errors, reports, is_visible=True)
         began = began_of(messages)
-        report = BatchReport(query_id, batch, began, max(time.time() - began, 0.0), total(reports))
+        report = committed_now(query_id, batch, began, reports)
         if self._options.report_topic is not None and self._options.exactly_once is None:
             from spark_kafka_sink.spark.plan.report_topic import write_report
 

@@ -162,7 +162,7 @@ def _deliver(
                 bad_rows.settle()
         except BaseException as error:
             report, context = scope.report(), TaskContext.get()
-            feed.task_failed(report)
+            feed.delivered(report)
             if not isinstance(error, Exception):  # an interrupt, whose note the call writes
                 raise
             task = "" if context is None else f" of Spark partition {context.partitionId()}, attempt {context.attemptNumber()}"
