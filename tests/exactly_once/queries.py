@@ -53,7 +53,11 @@ class Query:
         return Committer(self.log(), TransactionClient(self.client), PREFIX, 30, OPTIONS)
 
     def log(self) -> CommitLog:
-        return CommitLog(self.client, CommitLogSettings(self.log_topic, 2))
+        return CommitLog(self.client, self.log_settings)
+
+    @property
+    def log_settings(self) -> CommitLogSettings:
+        return CommitLogSettings(self.log_topic, 2)
 
     def write(
         self, *values: str, batch: int = 0, timeout_ms: int = 60_000, topic: str | None = None

@@ -1,4 +1,4 @@
-"""Commit records as bytes and back, also those of the version before."""
+"""Commit records as bytes and back."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_kafka_sink.exactly_once.commit_log import partition_of
 from spark_kafka_sink.exactly_once.commit_record import (
     CHUNK_BYTES,
     CommitRecord,
@@ -24,12 +23,9 @@ from spark_kafka_sink.exactly_once.commit_record import (
     encode,
     encode_key,
 )
-from spark_kafka_sink.exactly_once.micro_batch import TransactionalIds
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
-from spark_kafka_sink.records.small_batches import NewRecord
 from tests.every import every
-from tests.exactly_once.opened import soon, writer
-from tests.exactly_once.queries import PREFIX, Query
+from tests.exactly_once.kept_logs import FORMAT_1
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 LONG = st.integers(-(2**63), 2**63 - 1)
@@ -98,8 +94,7 @@ def test_each_key_stays_what_it_is_forever() -> None:
     assert encode_key("6f7c-Ä", 2) == '["6f7c-Ä",2]'.encode()
 
 
-def test_people_and_the_version_before_can_read_a_record() -> None:
-    """That version reads format 2, and no other fields."""
+def test_people_can_read_a_record() -> None:
     (value,) = encode(a_record())
 
     assert json.loads(value) == {
@@ -134,31 +129,6 @@ def test_a_prepared_record_has_the_ids_of_its_topics() -> None:
     assert (json.loads(value)["format"], json.loads(value)["topic_ids"]) == (4, [["t", topic_id]])
     with pytest.raises(CommitRecordError, match="topic id"):
         decode({0: changed(value, topic_ids=[["t", "x"]])})
-
-
-# As the first version wrote it, byte for byte: a query that is upgraded in mid-life finds this in its log.
-FORMAT_1 = (
-    b'{"format":1,"query_id":"q","batch":3,"state":"prepared","record_id":"r1","rows":21,"checkpoint":"/c","chunks":1,"chunk":0,'
-    b'"transactions":[{"id":"p.q.a.0","pid":1000,"epoch":7,"end_txn":4,"rows":10,"to":[["t","0-7"]],"task":0,"sum":99},'
-    b'{"id":"p.q.a.1","pid":1001,"epoch":0,"end_txn":5,"rows":11,"to":[["t","1"]],"task":1,"sum":98}],'
-    b'"committed":["p.q.a.0"],"aborted":[]}'
-)
-
-
-def test_a_record_of_the_first_format_is_read() -> None:
-    assert decode({0: FORMAT_1}) == CommitRecord(
-        "q",
-        3,
-        State.PREPARED,
-        "r1",
-        21,
-        (
-            PreparedTransaction(TransactionHandle("p.q.a.0", 1000, 7, 1, 10, (("t", "0-7"),)), 0, 99),
-            PreparedTransaction(TransactionHandle("p.q.a.1", 1001, 0, 2, 11, (("t", "1"),)), 1, 98),
-        ),
-        committed=("p.q.a.0",),
-        checkpoint="/c",
-    )
 
 
 def test_chunks_of_a_longer_record_before_are_of_no_account() -> None:
@@ -217,59 +187,3 @@ def test_what_cannot_be_read_is_an_error_that_says_why(values: Mapping[int, byte
 def test_somebody_elses_keys_are_an_error(key: Any) -> None:
     with pytest.raises(CommitRecordError, match=r"topic log has a record with the key .*, which this sink did not write"):
         decode_key(key, "log")
-
-
-# A query that is upgraded in mid-life: what the version before wrote to the commit log still counts
-
-
-def log_in_format_1(query: Query, state: str, own: tuple[PreparedTransaction, ...]) -> None:
-    """Writes batch 0 to the commit log, as the first version did."""
-    value = {
-        "format": 1,
-        "query_id": query.id,
-        "batch": 0,
-        "state": state,
-        "record_id": "00ff00ff00ff00ff",
-        "rows": sum(each.handle.records for each in own),
-        "checkpoint": "",
-        "chunks": 1,
-        "chunk": 0,
-        "transactions": [
-            {
-                "id": each.handle.transactional_id,
-                "pid": each.handle.producer_id,
-                "epoch": each.handle.epoch,
-                "end_txn": {1: 4, 2: 5}[each.handle.transaction_version],
-                "rows": each.handle.records,
-                "to": each.handle.partitions,
-                "task": each.spark_partition,
-                "sum": each.checksum,
-            }
-            for each in own
-        ],
-        "committed": [],
-        "aborted": [],
-    }
-    query.log().ensure(soon())
-    ids = TransactionalIds(PREFIX, query.id)
-    log = writer(query.client, query.log_topic, ids.commit_log, partition=partition_of(query.id, 2))
-    log.append([NewRecord(encode_key(query.id, 0), json.dumps(value).encode(), 0)], soon())
-    log.commit(soon())
-
-
-def test_a_batch_that_the_version_before_has_prepared_is_committed(any_query: Query) -> None:
-    before = any_query.write("a", "b")
-    log_in_format_1(any_query, "prepared", before)
-
-    report = any_query.run(0, "a", "b")  # Spark replays it, and what it writes again is aborted
-
-    assert (report.rows, report.own) == (2, False)
-    any_query.expect("a", "b")
-    assert any_query.open_ids() == []
-
-
-def test_a_query_goes_on_after_a_batch_that_the_version_before_has_completed(any_query: Query) -> None:
-    log_in_format_1(any_query, "complete", ())
-
-    assert any_query.run(1, "c").rows == 1
-    any_query.expect("c")
