@@ -118,6 +118,7 @@ INSIDE: Mapping[str, Sequence[str]] = {
         "live_tasks",
         "query_name",
         "reason",
+        "totals",
         "transaction_ages",
         "writes",
     ),

@@ -122,7 +122,7 @@ def _varying_columns() -> RecordColumns:
         pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
     )
     timestamps = np.int64(1_700_000_000_000) + np.arange(ROWS, dtype=np.int64) * 7919 % 1000
-    return RecordColumns(ROWS, values, keys, headers, timestamps)
+    return RecordColumns(ROWS, values, keys, headers=headers, timestamp=timestamps)
 
 
 def measure_all(servers: str, measure: Measure) -> None:

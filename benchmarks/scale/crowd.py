@@ -147,7 +147,7 @@ class _Crowd:
     def _send(self, number: int) -> None:
         value = f"{number}:{self.sent[number]}".encode()
         self.sent[number] += 1
-        self.producers[number].send(self.settings.topic, value, on_delivery=partial(self._delivered, time.monotonic()))
+        self.producers[number].send(self.settings.topic, value, on_completion=partial(self._delivered, time.monotonic()))
 
     def _delivered(self, sent: float, _: RecordMetadata | None, error: BaseException | None) -> None:
         if error is None:

@@ -75,11 +75,11 @@ class LineageEmitter:
         self._process = os.getpid()
         atexit.register(self._at_exit)
 
-    def stop(self, timeout_s: float = STOP_S) -> None:
+    def stop(self, timeout: float = STOP_S) -> None:
         """Stops emitting. A query that still runs gets no further events. A second call does nothing.
 
         Args:
-            timeout_s: How long to wait for events that are not sent yet. One warning says how many were lost. Before that it
+            timeout: Seconds to wait for events that are not sent yet. One warning says how many were lost. Before that it
                 waits up to 2 s for Spark to report the end of a query that has just ended.
         """
         if os.getpid() != self._process:
@@ -89,7 +89,7 @@ class LineageEmitter:
             if _emitters.get(self._metrics) is self:
                 del _emitters[self._metrics]
             is_shared = any(one._client is self._client for one in _emitters.values())
-        self._queue.stop(timeout_s)
+        self._queue.stop(timeout)
         if is_shared:
             return
         try:
@@ -125,7 +125,7 @@ def emit_lineage(
     spark: SparkSession,
     metrics: DeliveryMetrics,
     *,
-    interval_s: float = INTERVAL_S,
+    interval: float = INTERVAL_S,
     client: OpenLineageClient | None = None,
 ) -> LineageEmitter:
     """Emits OpenLineage events for what this driver writes to Kafka: see [lineage](monitoring.md#lineage).
@@ -137,16 +137,16 @@ def emit_lineage(
     Args:
         spark: The session. Streaming queries of other sessions give no COMPLETE or FAIL.
         metrics: The result of `register(spark)`.
-        interval_s: The least time in seconds between two RUNNING events of a query.
+        interval: The least time in seconds between two RUNNING events of a query.
         client: OpenLineage's client, if the program has one. It is closed by `stop()`.
 
     Raises:
         InstallationError: openlineage-python is missing.
-        UsageError: `interval_s` is negative, or OpenLineage's client refuses its settings.
+        UsageError: `interval` is negative, or OpenLineage's client refuses its settings.
     """
     check_extra("openlineage.client", _USED_BY)
-    if interval_s < 0:
-        raise UsageError(f"emit_lineage: interval_s is {interval_s}, must be 0 or more")
+    if interval < 0:
+        raise UsageError(f"emit_lineage: interval is {interval}, must be 0 or more")
     if not metrics.available:
         logger.warning("lineage is not emitted: this session has no SparkContext that the driver program can use")
         return _NoLineage()
@@ -158,7 +158,7 @@ def emit_lineage(
     client = client or _client(settings)
     with _emitters_lock:
         old = _emitters.get(metrics)
-        _emitters[metrics] = made = LineageEmitter(spark, metrics, client, settings, interval_s, old)
+        _emitters[metrics] = made = LineageEmitter(spark, metrics, client, settings, interval, old)
     if old is not None:
         old.stop()
     return made

@@ -86,11 +86,11 @@ class WriteTracer:
         self._process = os.getpid()
         atexit.register(self._at_exit)
 
-    def stop(self, timeout_s: float = STOP_S) -> None:
+    def stop(self, timeout: float = STOP_S) -> None:
         """Stops making spans. It does not shut the tracer provider down. A second call does nothing.
 
         Args:
-            timeout_s: How long to wait for spans of batches that are done. One warning says how many were lost.
+            timeout: Seconds to wait for spans of batches that are done. One warning says how many were lost.
         """
         if os.getpid() != self._process:
             return
@@ -99,7 +99,7 @@ class WriteTracer:
         with _lock:
             if _tracers.get(self._metrics) is self:
                 del _tracers[self._metrics]
-        self._queue.stop(timeout_s)
+        self._queue.stop(timeout)
 
     def _at_exit(self) -> None:
         self.stop(_AT_EXIT_S)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, NoReturn
 
 from spark_kafka_sink.errors import OptionError
-from spark_kafka_sink.options.option import ABSENT, REQUIRED, Kind, Option, declared, integer, nearest, number, one_name_of
+from spark_kafka_sink.options.option import ABSENT, REQUIRED, Kind, Option, declared, integer, nearest, one_name_of
 from spark_kafka_sink.options.schema_options import REGISTRY_PREFIX
 from spark_kafka_sink.options.secret import DEFAULT_PROVIDERS, Providers, Secret, has_references, is_provider_option, providers_of
 from spark_kafka_sink.options.security_config import ALIASES, SECURITY_OPTIONS, SecurityConfig, read_option, security_config
@@ -35,7 +35,7 @@ IDENTITY_POOL: Final = f"{PREFIX}bearer.auth.identity.pool.id"
 PROXY: Final = f"{PREFIX}proxy"
 
 CONNECT_S: Final = 10.0
-"""Maximum time to connect, in s. It is shorter if `timeout` is."""
+"""Maximum time to connect, in s. It is shorter if `request_timeout_ms` is."""
 
 STATIC_TOKEN: Final = "STATIC_TOKEN"
 OAUTHBEARER: Final = "OAUTHBEARER"
@@ -116,12 +116,12 @@ class RegistryConfig:
         java=ABSENT,
         differs="Java has proxy.host and proxy.port.",
     )
-    timeout: float = declared(
-        f"{PREFIX}timeout",
-        number(0.001, 3600),
-        30.0,
-        f"Time limit of one request, in s. The limit to connect is {CONNECT_S:g} s or less.",
-        java=60.0,
+    request_timeout_ms: int = declared(
+        f"{PREFIX}request.timeout.ms",
+        integer(1),
+        30_000,
+        f"Time limit of one request, in ms. The limit to connect is {CONNECT_S:g} s or less.",
+        java=60_000,
         differs="Java has http.connect.timeout.ms and http.read.timeout.ms. confluent-kafka waits forever by default.",
     )
     max_retries: int = declared(
@@ -172,10 +172,11 @@ REGISTRY_OPTIONS: Final[Mapping[str, Option]] = {
 }
 _INSTEAD: Final[Mapping[str, str]] = {
     "cache.latest.ttl.sec": "; the latest version is asked for once per application or producer, so remove the option",
-    "http.connect.timeout.ms": f"; use {PREFIX}timeout, which is in seconds",
-    "http.read.timeout.ms": f"; use {PREFIX}timeout, which is in seconds",
+    "http.connect.timeout.ms": f"; use {PREFIX}request.timeout.ms",
+    "http.read.timeout.ms": f"; use {PREFIX}request.timeout.ms",
     "proxy.host": f"; use {PROXY}",
     "proxy.port": f"; use {PROXY}",
+    "timeout": f"; use {PREFIX}request.timeout.ms",
 }
 """What to do about options of other clients."""
 

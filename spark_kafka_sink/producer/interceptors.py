@@ -11,7 +11,7 @@ from spark_kafka_sink.errors import KafkaSinkError, OptionError
 from spark_kafka_sink.options.producer_options import ProducerConfig
 from spark_kafka_sink.producer.accumulator.producer_batch import ProduceResult
 from spark_kafka_sink.producer.base.plugins import configured, full_name, plugin
-from spark_kafka_sink.producer.base.producer_record import OnDelivery, ProducerRecord, RecordMetadata
+from spark_kafka_sink.producer.base.producer_record import OnCompletion, ProducerRecord, RecordMetadata
 from spark_kafka_sink.records.columns import NO_PARTITION, RecordColumns
 from spark_kafka_sink.reports.partition_reports import NO_OFFSET
 
@@ -136,11 +136,11 @@ class ProducerInterceptors:
     def on_acknowledgement_columns(self, metadata: ColumnsMetadata, error: KafkaSinkError | None) -> None:
         self._each("on_acknowledgement_columns", metadata, error)
 
-    def ahead_of(self, on_delivery: OnDelivery | None) -> OnDelivery:
+    def ahead_of(self, on_completion: OnCompletion | None) -> OnCompletion:
         def told(metadata: RecordMetadata, error: KafkaSinkError | None) -> None:
             self.on_acknowledgement(metadata, error)
-            if on_delivery is not None:
-                on_delivery(metadata, error)
+            if on_completion is not None:
+                on_completion(metadata, error)
 
         return told
 

@@ -20,7 +20,7 @@ from spark_kafka_sink.producer.accumulator.appender import Appender
 from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.base.lifecycle import NO_WAIT, Lifecycle, close_at_exit, in_callback, process
-from spark_kafka_sink.producer.base.producer_record import OnDelivery, PartitionInfo
+from spark_kafka_sink.producer.base.producer_record import OnCompletion, PartitionInfo
 from spark_kafka_sink.producer.base.rate_limit import RateLimit
 from spark_kafka_sink.producer.column_appender import ColumnAppender, UserClasses
 from spark_kafka_sink.producer.identity import IdempotentIdentity, Identity
@@ -174,7 +174,7 @@ class Producer:
         """
         self._transactional().init(timeout)
 
-    def begin(self) -> None:
+    def begin_transaction(self) -> None:
         """Begins a transaction, to which all records belong until it ends. Java's KafkaProducer.beginTransaction.
 
         Raises:
@@ -182,7 +182,7 @@ class Producer:
         """
         self._transactional().begin()
 
-    def send_offsets(self, offsets: Offsets, group: str | ConsumerGroupMetadata) -> None:
+    def send_offsets_to_transaction(self, offsets: Offsets, group: str | ConsumerGroupMetadata) -> None:
         """Commits a consumer group's offsets with the transaction. Java's KafkaProducer.sendOffsetsToTransaction.
 
         Args:
@@ -190,24 +190,24 @@ class Producer:
             group: group id, or a ConsumerGroupMetadata. With the latter, a consumer that was removed from its group is rejected.
 
         Raises:
-            TransactionAbortableError: The coordinator rejected the offsets: call abort().
+            TransactionAbortableError: The coordinator rejected the offsets: call abort_transaction().
             TransactionTimeoutError, ProducerFencedError, TransactionError, UsageError: As in `init_transactions`.
         """
         self._transactional().send_offsets(offsets, group)
 
-    def commit(self, timeout: float | None = None) -> None:
+    def commit_transaction(self, timeout: float | None = None) -> None:
         """Sends waiting records and commits the transaction once all are acknowledged. Java's KafkaProducer.commitTransaction.
 
         Args:
             timeout: maximum wait in seconds; defaults to max.block.ms.
 
         Raises:
-            TransactionAbortableError: A record of the transaction failed: call abort().
+            TransactionAbortableError: A record of the transaction failed: call abort_transaction().
             KafkaSinkError: As in `init_transactions`.
         """
         self._transactional().commit(timeout, self._record_buffer.flush)
 
-    def abort(self, timeout: float | None = None) -> None:
+    def abort_transaction(self, timeout: float | None = None) -> None:
         """Aborts the transaction and fails its unsent records. Java's KafkaProducer.abortTransaction.
 
         Args:
@@ -268,15 +268,16 @@ class Producer:
         topic: str,
         value: Any = None,
         key: Any = None,
+        *,
         partition: int | None = None,
         timestamp: int | None = None,
         headers: AnyHeaders = None,
-        on_delivery: OnDelivery | None = None,
+        on_completion: OnCompletion | None = None,
     ) -> RecordFuture:
-        """Sends one record. The result is reported to `on_delivery` and then to the returned future. Java's KafkaProducer.send.
+        """Sends one record. The result is reported to `on_completion` and then to the returned future. Java's KafkaProducer.send.
 
         Waits at most max.block.ms for metadata, then for a rate limit, then again at most max.block.ms for memory. Inside
-        `on_delivery` it never waits: a record sent there to an unknown topic waits in the background. Errors of the topic, the
+        `on_completion` it never waits: a record sent there to an unknown topic waits in the background. Errors of the topic, the
         cluster or the record's size fail the future.
 
         Args:
@@ -286,8 +287,8 @@ class Producer:
             partition: partition number; None lets the partitioner choose.
             timestamp: ms since the epoch, or the unit of timestamp.unit; None is the current time.
             headers: (key, value) pairs or a mapping.
-            on_delivery: callback `on_delivery(metadata, error)`. It runs in the sender thread, or in this thread if the record
-                fails at once.
+            on_completion: callback `on_completion(metadata, error)`. Callbacks of confluent-kafka take the error first. It
+                runs in the sender thread, or in this thread if the record fails at once.
 
         Raises:
             SerializationError: A serializer rejected the key or the value.
@@ -298,7 +299,7 @@ class Producer:
         if process.pid != lifecycle.pid or (lifecycle.closed and not self._user_classes.interceptors):
             lifecycle.check_usable()
         try:
-            return self._send((topic, value, key, partition, timestamp, headers), on_delivery)
+            return self._send((topic, value, key, partition, timestamp, headers), on_completion)
         except SerializationError as error:
             self._metrics.append_refused(str(topic), 1, error)
             raise

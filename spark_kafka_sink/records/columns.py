@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -46,6 +46,7 @@ class RecordColumns:
     num_records: int
     value: pa.Array | None = None
     key: pa.Array | None = None
+    _: KW_ONLY
     headers: pa.Array | None = None
     timestamp: NDArray[np.int64] | None = None
     partition: NDArray[np.int32] | None = None
@@ -99,7 +100,9 @@ class RecordColumns:
     def _with(self, rows: int, columns: Iterable[Any]) -> RecordColumns:
         """Returns other rows with the same fixed headers. columns: in the order of `_columns`."""
         value, key, headers, timestamp, partition = columns
-        return RecordColumns(rows, value, key, headers, timestamp, partition, self.fixed_headers)
+        return RecordColumns(
+            rows, value, key, headers=headers, timestamp=timestamp, partition=partition, fixed_headers=self.fixed_headers
+        )
 
 
 def concatenated(parts: Sequence[RecordColumns]) -> RecordColumns:

@@ -124,7 +124,7 @@ class ClientCredentials(Credentials):
         """Raises OptionError if the URL of the token endpoint is not valid."""
         self._config = config
         self._clock = clock
-        self._source(config.timeout)
+        self._source(config.request_timeout_ms / 1000)
         self._kept: tuple[Token, float] | None = None
 
     def login(self, url_user: tuple[str, str] | None, left_s: float) -> Login:
@@ -149,7 +149,7 @@ class ClientCredentials(Credentials):
         config = self._config
         assert config.bearer_auth_client_secret is not None
         secret = revealed(config.bearer_auth_client_secret, CLIENT_SECRET)
-        limit_s = min(config.timeout, left_s)
+        limit_s = min(config.request_timeout_ms / 1000, left_s)
         endpoint = TokenEndpoint(
             url=_resolved(config.bearer_auth_issuer_endpoint_url, ISSUER),
             client_id=_resolved(config.bearer_auth_client_id, CLIENT_ID),

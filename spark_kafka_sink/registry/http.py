@@ -207,7 +207,7 @@ class RegistryHttp:
         query = f"?{urllib.parse.urlencode(call.query)}" if call.query else ""
         body = None if call.body is None else json.dumps(call.body).encode()
         headers = {**_HEADERS, **({} if body is None else {"Content-Type": _JSON}), **login.headers}
-        limit_s = min(self._config.timeout, max(deadline - self._timing.now(), 0.001))
+        limit_s = min(self._config.request_timeout_ms / 1000, max(deadline - self._timing.now(), 0.001))
         limits = HttpTimeouts(min(CONNECT_S, limit_s), limit_s, limit_s)
         secrets = self._secrets[base.url] = (*login.secrets, *self._proxy_secrets)
         try:

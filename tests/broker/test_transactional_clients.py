@@ -130,8 +130,8 @@ def test_a_slow_coordinator_loses_no_transaction() -> None:
         with writer, broker.faults.delay_verification(120), broker.faults.delay_markers(20):
             writer.init_transactions()
             for number in range(transactions):
-                writer.begin()
+                writer.begin_transaction()
                 for partition in range(partitions):
                     writer.send(topic, str(number).encode(), partition=partition)
-                writer.commit()
+                writer.commit_transaction()
         until_read(broker, topic, sorted(str(number) for number in range(transactions) for _ in range(partitions)))

@@ -298,12 +298,12 @@ def test_records_of_aborted_transactions_are_left_out(kafka: Kafka, new_topic: N
     with Producer({"bootstrap.servers": servers, "transactional.id": f"tail-{topic}"}) as producer:
         producer.init_transactions()
         for number in range(5):
-            producer.begin()
+            producer.begin_transaction()
             producer.send(topic, value=f"aborted {number}".encode()).result(30)
-            producer.abort()
-        producer.begin()
+            producer.abort_transaction()
+        producer.begin_transaction()
         producer.send(topic, value=b"committed")
-        producer.commit()
+        producer.commit_transaction()
     assert values_of(servers, topic, "-n", "2") == ["b", "committed"]
     assert values_of(servers, topic, "-n", "2", "--uncommitted") == ["aborted 4", "committed"]
 

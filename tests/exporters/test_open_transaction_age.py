@@ -40,7 +40,7 @@ def test_the_age_of_open_transactions_grows_until_the_commit_which_may_wait_for_
                 .trigger(availableNow=True)
                 .start()
             )
-            held.wait(timeout_s=60)
+            held.wait(timeout=60)
             begun = time.time()
             first, timeout = ages(server.port, query.id)
             assert 0 < first <= time.time() - before

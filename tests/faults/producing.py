@@ -74,12 +74,12 @@ def send(producer: Producer, columns: RecordColumns, topic: str = "t") -> int:
 
 def commit_next(producer: Producer, topic: str, *values: int, offset: bool = False) -> None:
     """A transaction of these records; with `offset` also of the group that has the topic's name."""
-    producer.begin()
+    producer.begin_transaction()
     for value in values:
         producer.send(topic, b"%d" % value)
     if offset:
-        producer.send_offsets({(topic, 0): values[0]}, topic)
-    producer.commit()
+        producer.send_offsets_to_transaction({(topic, 0): values[0]}, topic)
+    producer.commit_transaction()
 
 
 # Tasks that send numbered records without a pause, and what a log must then hold: each number once, in order

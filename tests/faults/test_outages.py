@@ -203,15 +203,15 @@ def test_a_transaction_with_records_for_such_a_partition_can_only_be_aborted() -
         producer.partitions_for("t")
         broker.cluster.delete_topic("t")
         broker.create_topic("t", 1)
-        producer.begin()
+        producer.begin_transaction()
         future = producer.send("t", b"1", partition=3)
         with pytest.raises(BrokerError, match="recreated with 1 partition; "):
             future.result(30)
         with pytest.raises(TransactionAbortableError):
-            producer.commit()
-        producer.abort()
-        producer.begin()
+            producer.commit_transaction()
+        producer.abort_transaction()
+        producer.begin_transaction()
         producer.send("t", b"2", partition=0)
-        producer.commit()
+        producer.commit_transaction()
         values = [record.value for record in read_topic(broker.direct_servers, "t", isolation_level="read_committed")]
     assert values == [b"2"]

@@ -86,7 +86,7 @@ def test_a_callback_never_waits_for_the_limit(cluster: RecordingBroker) -> None:
         sent.set()
 
     with producer_on(cluster.bootstrap_servers, max_bytes_per_second=1) as producer:
-        producer.send("t", b"%04000d" % 0, on_delivery=again).result(10)  # has spent an hour's worth
+        producer.send("t", b"%04000d" % 0, on_completion=again).result(10)  # has spent an hour's worth
         sent.wait()
         producer.flush(10)
     assert cluster.values() == [0, 1]
@@ -256,9 +256,9 @@ def test_requests_of_transactions_ask_for_pauses_too_and_wait_for_them(broker: E
         begun = time.monotonic()
         producer.init_transactions(20)
         for value in (b"0", b"1"):
-            producer.begin()
+            producer.begin_transaction()
             producer.send("t", value)
-            producer.commit(20)
+            producer.commit_transaction(20)
         assert time.monotonic() - begun > PAUSE_MS / 1000 - 0.1
 
 
@@ -270,8 +270,8 @@ def test_a_call_of_a_transaction_that_times_out_in_a_pause_says_so(broker: Embed
         Producer(settings) as producer,
     ):
         producer.init_transactions(20)
-        producer.begin()
-        producer.send_offsets({("t", 0): 1}, "a-group")
+        producer.begin_transaction()
+        producer.send_offsets_to_transaction({("t", 0): 1}, "a-group")
 
 
 def test_metadata_is_not_asked_for_during_a_pause(cluster: RecordingBroker) -> None:

@@ -66,7 +66,7 @@ def test_a_task_and_a_transaction_fail_where_single_records_go_on_to_the_other_c
             proxy.forward_to(first.address(1))
             changed = f"{proxy.address}.* belongs to cluster {second.cluster.cluster_id} now, not to {first.cluster.cluster_id}"
             with one_by_one(proxy.address) as producer, under_id(proxy.address, "t") as transactional:
-                transactional.begin()
+                transactional.begin_transaction()
                 transactional.send("t", b"0").result(10)
                 with failing_scope(producer) as scope:
                     scope.append("t", numbers([1]))
@@ -78,7 +78,7 @@ def test_a_task_and_a_transaction_fail_where_single_records_go_on_to_the_other_c
                         scope.flush(10)
                 producer.send("t", b"3").result(10)
                 with pytest.raises(ClusterChangedError, match=changed):
-                    transactional.commit()
+                    transactional.commit_transaction()
             assert [record.value for record in read_topic(second.direct_servers, "t")] == [b"3"]
 
 

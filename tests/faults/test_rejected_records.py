@@ -75,7 +75,7 @@ def test_each_future_knows_what_became_of_its_own_record(cluster: RecordingBroke
     reject(cluster, {0, 3, 4, 9})
     told: list[tuple[RecordMetadata, KafkaSinkError | None]] = []
     with producer_on(cluster.bootstrap_servers, linger_ms=50) as producer:
-        futures = [producer.send("t", b"%d" % n, on_delivery=lambda *both: told.append(both)) for n in range(10)]
+        futures = [producer.send("t", b"%d" % n, on_completion=lambda *both: told.append(both)) for n in range(10)]
         producer.flush(10)
         errors = [future.exception(0) for future in futures]
         offsets = [None if error else future.result(0).offset for future, error in zip(futures, errors, strict=True)]

@@ -112,7 +112,9 @@ def test_bad_rows_that_the_append_has_left_out_do_not_shift_the_numbers(
         producer_on(cluster.bootstrap_servers, linger_ms=60_000, max_block_ms=300, **limits) as producer,
         producer.scope(keeps_rejected=True) as scope,
     ):
-        scope.append("t", RecordColumns(200, columns.value, partition=partition), refused.append, numbered(0))
+        scope.append(
+            "t", RecordColumns(200, columns.value, partition=partition), on_bad_rows=refused.append, row_numbers=numbered(0)
+        )
         scope.flush(20)
         assert found_in(scope.take_rejected()) == expected(bad)
     assert [rows.rows.tolist() for rows in refused if rows.rows is not None] == [[1], [70], [71], [149]]  # positions

@@ -89,7 +89,7 @@ def test_what_fails_one_of_five_makes_the_transaction_void_and_the_next_goes_on(
 ) -> None:
     with under_id(broker, topic) as producer:
         commit_next(producer, topic, 0)
-        producer.begin()
+        producer.begin_transaction()
         if not first:
             producer.send(topic, b"1").result(10)
         broker.faults.fail(ApiKey.PRODUCE, code, times=1, topic=topic)
@@ -98,8 +98,8 @@ def test_what_fails_one_of_five_makes_the_transaction_void_and_the_next_goes_on(
             for value in range(3, 7):
                 producer.send(topic, b"%d" % value)
         with pytest.raises(TransactionAbortableError):
-            producer.commit()
-        producer.abort()
+            producer.commit_transaction()
+        producer.abort_transaction()
         assert failing.exception(0) is not None
         commit_next(producer, topic, 7, 8, 9)
         commit_next(producer, topic, 10)
@@ -136,13 +136,13 @@ def test_a_batch_on_the_wire_of_an_aborted_transaction_never_comes_into_the_next
 ) -> None:
     with under_id(broker, topic) as producer:
         commit_next(producer, topic, 0)
-        producer.begin()
+        producer.begin_transaction()
         with broker.faults.hold(ApiKey.PRODUCE, topic=topic, applied=applied, times=1) as held:
             sent = producer.send(topic, b"1")
             held.wait()
             with pytest.raises(TransactionTimeoutError):
-                producer.abort(0.05)
-        producer.abort()
+                producer.abort_transaction(0.05)
+        producer.abort_transaction()
         assert sent.done()
         commit_next(producer, topic, 2, 3)
     until_read(broker, topic, [0, 2, 3])
@@ -152,17 +152,17 @@ def test_a_batch_that_comes_after_its_transaction_was_given_up_is_stored_in_no_o
     """The request is given up, its connection with it; the broker comes to it when the next transaction is open."""
     with under_id(broker, topic, **TIGHT) as producer:
         commit_next(producer, topic, 0)
-        producer.begin()
+        producer.begin_transaction()
         producer.send(topic, b"1").result(10)
         with broker.faults.hold(ApiKey.PRODUCE, topic=topic, times=1) as held:
             late = producer.send(topic, b"2")
             held.wait()
-            producer.abort()
+            producer.abort_transaction()
             assert late.exception(0) is not None
-            producer.begin()
+            producer.begin_transaction()
             producer.send(topic, b"3").result(10)
         producer.send(topic, b"4").result(10)
-        producer.commit()
+        producer.commit_transaction()
         commit_next(producer, topic, 5)
     until_read(broker, topic, [0, 3, 4, 5])
 
@@ -170,14 +170,14 @@ def test_a_batch_that_comes_after_its_transaction_was_given_up_is_stored_in_no_o
 def test_a_batch_that_expired_on_the_wire_makes_the_commit_fail(broker: EmbeddedBroker, topic: str) -> None:
     with under_id(broker, topic, **{"request.timeout.ms": 2000, "delivery.timeout.ms": 2000}) as producer:
         commit_next(producer, topic, 0)
-        producer.begin()
+        producer.begin_transaction()
         with broker.faults.hold(ApiKey.PRODUCE, topic=topic, applied=True, times=1) as held:
             late = producer.send(topic, b"1")
             held.wait()
             with pytest.raises(TransactionAbortableError, match=r"delivery\.timeout\.ms"):
-                producer.commit()
+                producer.commit_transaction()
             assert late.exception(0) is not None
-        producer.abort()
+        producer.abort_transaction()
         commit_next(producer, topic, 2)
     until_read(broker, topic, [0, 2])
 
@@ -222,15 +222,15 @@ def test_an_end_that_was_asked_for_twice_ends_no_later_transaction(broker: Embed
     """The first request is given up and asked again, and the broker comes to it when the next transaction is open."""
     with under_id(broker, topic, **TIGHT) as producer:
         commit_next(producer, topic, 0)
-        producer.begin()
+        producer.begin_transaction()
         producer.send(topic, b"1").result(10)
         with broker.faults.hold(ApiKey.END_TXN, times=1) as held:
-            producer.commit() if committed else producer.abort()
+            producer.commit_transaction() if committed else producer.abort_transaction()
             assert held.hits == 1
-            producer.begin()
+            producer.begin_transaction()
             producer.send(topic, b"2").result(10)
         producer.send(topic, b"3").result(10)
-        producer.abort() if committed else producer.commit()
+        producer.abort_transaction() if committed else producer.commit_transaction()
         commit_next(producer, topic, 4)
     until_read(broker, topic, [0, 1, 4] if committed else [0, 2, 3, 4])
 
@@ -238,14 +238,14 @@ def test_an_end_that_was_asked_for_twice_ends_no_later_transaction(broker: Embed
 def test_what_is_committed_is_no_error_whatever_becomes_of_the_next_epoch(broker: EmbeddedBroker, topic: str) -> None:
     """With version 1 another epoch is asked for after an EndTxn that was lost. Who is told an error would write again."""
     with under_id(broker, topic) as producer:
-        producer.begin()
+        producer.begin_transaction()
         producer.send(topic, b"1").result(10)
         broker.faults.cut_after(ApiKey.END_TXN, times=1)
         fenced = broker.faults.fail(ApiKey.INIT_PRODUCER_ID, E.PRODUCER_FENCED)
-        producer.commit()
+        producer.commit_transaction()
         if fenced.hits:
             with pytest.raises(ProducerFencedError):
-                producer.begin()
+                producer.begin_transaction()
     until_read(broker, topic, [1])
 
 
@@ -261,14 +261,14 @@ ADD, END = ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.END_TXN
 @pytest.mark.parametrize("applied", [True, False])
 def test_a_commit_waits_for_it(broker: EmbeddedBroker, topic: str, applied: bool) -> None:
     with under_id(broker, topic) as producer, ThreadPoolExecutor(1) as pool:
-        producer.begin()
+        producer.begin_transaction()
         ends = broker.faults.watch(END)
         with broker.faults.hold(ADD, applied=applied) as held:
             sent = producer.send(topic, b"1")
             held.wait()
             with pytest.raises(TransactionTimeoutError, match="has not responded to AddPartitionsToTxn"):
-                producer.commit(0.2)
-            committing = pool.submit(producer.commit)
+                producer.commit_transaction(0.2)
+            committing = pool.submit(producer.commit_transaction)
             assert (ends.hits, sent.done()) == (0, False)
         committing.result(20)
         commit_next(producer, topic, 2)
@@ -281,15 +281,15 @@ def test_a_commit_waits_for_it(broker: EmbeddedBroker, topic: str, applied: bool
 def test_an_abort_waits_for_it(broker: EmbeddedBroker, topic: str, applied: bool) -> None:
     with under_id(broker, topic) as producer:
         commit_next(producer, topic, 1)
-        producer.begin()
+        producer.begin_transaction()
         ends = broker.faults.watch(END)
         with broker.faults.hold(ADD, applied=applied) as held:
             sent = producer.send(topic, b"2")
             held.wait()
             with pytest.raises(TransactionTimeoutError, match="has not responded to AddPartitionsToTxn"):
-                producer.abort(0.2)
+                producer.abort_transaction(0.2)
             assert ends.hits == 0
-        producer.abort()
+        producer.abort_transaction()
         assert sent.exception(10) is not None
         assert state_of(broker, topic) != "Ongoing"
         commit_next(producer, topic, 3)
@@ -306,14 +306,14 @@ def test_one_that_is_lost_is_repeated_for_a_commit_and_harms_no_abort(
 ) -> None:
     with under_id(broker, topic) as producer:
         commit_next(producer, topic, 1)
-        producer.begin()
+        producer.begin_transaction()
         fault = getattr(broker.faults, cut)(ADD, times=2)
         producer.send(topic, b"2")
         if commits:
-            producer.commit()
+            producer.commit_transaction()
             assert fault.hits == 2
         else:
-            producer.abort()
+            producer.abort_transaction()
         fault.remove()
         commit_next(producer, topic, 3)
     until_read(broker, topic, [1, 2, 3] if commits else [1, 3])
@@ -326,11 +326,11 @@ def test_one_that_arrives_after_its_transaction_was_aborted_opens_no_other(broke
     """Nobody would end what it opened: until its time-out, readers would wait."""
     with under_id(broker, topic, request_timeout_ms=500, delivery_timeout_ms=1000) as producer:
         commit_next(producer, topic, 1)
-        producer.begin()
+        producer.begin_transaction()
         held = broker.faults.hold(ADD, times=1)
         producer.send(topic, b"2")
         held.wait()
-        producer.abort()  # once the request has timed out, over another connection
+        producer.abort_transaction()  # once the request has timed out, over another connection
         held.remove()
         assert state_of(broker, topic) != "Ongoing"
         commit_next(producer, topic, 3)

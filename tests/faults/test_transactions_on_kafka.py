@@ -57,14 +57,14 @@ def until_committed(cluster: Brokers, topic: str, expected: list[int]) -> None:
 def test_a_zombie_is_fenced(transaction_kafka: Kafka, new_topic: NewTopic) -> None:
     topic, shared = new_topic(on=transaction_kafka), identity()
     with under_id(transaction_kafka.bootstrap_servers, shared) as zombie:
-        zombie.begin()
+        zombie.begin_transaction()
         zombie.send(topic, b"1").result(20)
         with under_id(transaction_kafka.bootstrap_servers, shared) as living:
-            living.begin()
+            living.begin_transaction()
             living.send(topic, b"2")
             with pytest.raises(ProducerFencedError):
-                zombie.commit()
-            living.commit()
+                zombie.commit_transaction()
+            living.commit_transaction()
     until_read(transaction_kafka, topic, [2])
 
 
@@ -74,13 +74,13 @@ def test_a_commit_that_timed_out_is_committed_by_the_next(proxied_kafka: Proxied
     """Its request, or the answer to it, is under way for longer than it may take."""
     topic = new_topic(on=proxied_kafka.cluster)
     with under_id(proxied_kafka.cluster.bootstrap_servers, identity()) as producer:
-        producer.begin()
+        producer.begin_transaction()
         producer.send(topic, b"1").result(20)
         proxied_kafka.proxy.delay(0.5, way)  # the ids of its topics are answered in time; a busy machine may be later
         with pytest.raises(TransactionTimeoutError, match=r"has not responded to (EndTxn|Metadata)"):
-            producer.commit(0.8)
+            producer.commit_transaction(0.8)
         proxied_kafka.proxy.heal()
-        producer.commit()
+        producer.commit_transaction()
         commit_next(producer, topic, 2)
     until_committed(proxied_kafka.cluster, topic, [1, 2])
 
@@ -92,14 +92,14 @@ def test_an_end_whose_connection_is_cut_before_it_answers_ends_no_later_transact
     topic = new_topic(on=proxied_kafka.cluster)
     with under_id(proxied_kafka.cluster.bootstrap_servers, identity()) as producer:
         for value in range(0, 10, 2):
-            producer.begin()
+            producer.begin_transaction()
             producer.send(topic, b"%d" % value).result(20)
             proxied_kafka.proxy.delay(0.1, "to_client")
             with pytest.raises(TransactionTimeoutError):
-                producer.commit(0.15)
+                producer.commit_transaction(0.15)
             proxied_kafka.proxy.cut()
             proxied_kafka.proxy.heal()
-            producer.commit()
+            producer.commit_transaction()
             commit_next(producer, topic, value + 1)
     until_committed(proxied_kafka.cluster, topic, list(range(10)))
 
@@ -109,16 +109,16 @@ def test_a_batch_that_no_broker_took_in_time_makes_the_commit_fail(proxied_kafka
     topic = new_topic(on=proxied_kafka.cluster)
     settings: dict[str, Any] = {"request_timeout_ms": 1000, "delivery_timeout_ms": 1500}
     with under_id(proxied_kafka.cluster.bootstrap_servers, identity(), **settings) as producer:
-        producer.begin()
+        producer.begin_transaction()
         producer.send(topic, b"1").result(20)
         proxied_kafka.proxy.refuse()
         proxied_kafka.proxy.cut()
         lost = producer.send(topic, b"2")
         assert isinstance(lost.exception(20), DeliveryTimeoutError)
         with pytest.raises(TransactionAbortableError, match=r"delivery\.timeout\.ms"):
-            producer.commit()
+            producer.commit_transaction()
         proxied_kafka.proxy.heal()
-        producer.abort()
+        producer.abort_transaction()
         commit_next(producer, topic, 3)
     until_committed(proxied_kafka.cluster, topic, [3])
 
@@ -129,14 +129,14 @@ def test_a_batch_that_no_broker_took_in_time_makes_the_commit_fail(proxied_kafka
 def test_the_broker_that_coordinates_is_killed_before_the_end(kafka3: Brokers, new_topic: NewTopic, commits: bool) -> None:
     topic, own = new_topic(1, on=kafka3, replication=3), identity()
     with under_id(kafka3.bootstrap_servers, own) as producer:
-        producer.begin()
+        producer.begin_transaction()
         producer.send(topic, b"1").result(60)
         with client_of(kafka3) as client:
             kafka3.kill(client.coordinators([own], soon()).nodes[own])
         if commits:
-            producer.commit()
+            producer.commit_transaction()
         else:
-            producer.abort()
+            producer.abort_transaction()
         commit_next(producer, topic, 2)
     until_read(kafka3, topic, [1, 2] if commits else [2])
 
@@ -225,13 +225,13 @@ def test_a_fenced_producer_does_not_come_back_when_its_id_is_forgotten(
         with under_id(forgetful.bootstrap_servers, topic) as successor:
             commit_next(successor, topic, 2, offset=True)
         until_forgotten(forgetful, topic)
-        fenced.begin()
+        fenced.begin_transaction()
         there = f"{topic}-2" if "elsewhere" in first else topic
         with pytest.raises(KafkaSinkError, match=r"INVALID_PRODUCER_(ID_MAPPING.* close this producer|EPOCH)"):
             if "record" in first:
                 fenced.send(there, b"2").result(20)
-            fenced.send_offsets({(topic, 0): 2}, there)
-        for call in fenced.abort, fenced.begin, fenced.init_transactions:
+            fenced.send_offsets_to_transaction({(topic, 0): 2}, there)
+        for call in fenced.abort_transaction, fenced.begin_transaction, fenced.init_transactions:
             with pytest.raises(TransactionError, match="INVALID_PRODUCER_") as told:
                 call()
             assert type(told.value) in (TransactionError, ProducerFencedError)
@@ -248,16 +248,16 @@ def test_the_next_epoch_of_a_forgotten_id_is_not_taken(forgetful: EmbeddedBroker
     topic = identity()
     with under_id(forgetful.bootstrap_servers, topic) as producer:
         commit_next(producer, topic, 1)
-        producer.begin()
-        producer.send_offsets({(topic, 0): 1}, topic)
+        producer.begin_transaction()
+        producer.send_offsets_to_transaction({(topic, 0): 1}, topic)
         producer.send(topic, b"2")
         forgetful.faults.fail(ApiKey.END_TXN, E.UNKNOWN_PRODUCER_ID, times=1)
         with pytest.raises(TransactionAbortableError):
-            producer.commit()
+            producer.commit_transaction()
         with under_id(forgetful.bootstrap_servers, topic):  # aborts the transaction, which keeps the id from being forgotten
             until_forgotten(forgetful, topic)
         with pytest.raises(TransactionError, match="INVALID_PRODUCER_ID_MAPPING"):
-            producer.abort()
+            producer.abort_transaction()
         with pytest.raises(TransactionError, match="INVALID_PRODUCER_ID_MAPPING"):
-            producer.begin()
+            producer.begin_transaction()
     until_read(forgetful, topic, [1])

@@ -36,7 +36,7 @@ from tests.kafka.witness import read_topic
 from tests.planted_secrets import MARK
 from tests.registry.stand_in import Answer, Asked, StandIn
 from tests.security.sasl.http_servers import raw_server
-from tests.waiting import HOUR_S
+from tests.waiting import HOUR_MS
 
 ORDER = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
 STRUCT = pa.struct([pa.field("id", pa.int64(), False)])
@@ -163,7 +163,7 @@ def test_a_callback_does_not_wait_for_the_registry(broker: EmbeddedBroker, stand
             except KafkaSinkError as error:
                 found.append(error)
 
-        producer.send("first", {"id": 1}, on_delivery=answered).result(30)
+        producer.send("first", {"id": 1}, on_completion=answered).result(30)
         producer.flush()
     assert [type(error) for error in found] == [RegistryError]
     assert "a callback must not wait" in found[0].message
@@ -385,7 +385,7 @@ def test_send_waits_for_the_registry_for_as_long_as_max_block_ms(broker: Embedde
             "value.serializer": "avro",
             "value.schema": ORDER,
             "schema.registry.url": url,
-            "schema.registry.timeout": HOUR_S,
+            "schema.registry.request.timeout.ms": HOUR_MS,
         }
         with Producer(settings) as producer:
             with pytest.raises(RegistryTimeoutError, match="did not respond in time"):

@@ -132,13 +132,13 @@ def produced(rig: Rig, rng: random.Random) -> None:
         if transactional and not rig.call(0.5, lambda: producer.init_transactions(0.5)):
             return
         for _ in range(rng.randrange(1, 4)):
-            if transactional and not rig.call(0.5, producer.begin):
+            if transactional and not rig.call(0.5, producer.begin_transaction):
                 return
             _send(rig, producer)
             if transactional:
-                end = producer.commit if rng.random() < 0.7 else producer.abort
+                end = producer.commit_transaction if rng.random() < 0.7 else producer.abort_transaction
                 if not rig.call(1.5, lambda end=end: end(0.8)):  # type: ignore[misc]
-                    rig.call(1.5, lambda: producer.abort(0.8))
+                    rig.call(1.5, lambda: producer.abort_transaction(0.8))
         rig.call(0.5, lambda: producer.partitions_for(TOPIC))
         producer.metrics()
     finally:

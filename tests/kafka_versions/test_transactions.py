@@ -44,17 +44,17 @@ def test_what_is_committed_is_visible_and_what_is_aborted_is_not(
     kafka_version: str, versioned_kafka: KafkaCluster, topic: str
 ) -> None:
     with transactional(versioned_kafka, topic) as producer:
-        producer.begin()
+        producer.begin_transaction()
         producer.send(topic, b"committed", partition=0)
-        producer.send_offsets({(topic, 0): 7}, topic)
-        producer.commit()
-        producer.begin()
+        producer.send_offsets_to_transaction({(topic, 0): 7}, topic)
+        producer.commit_transaction()
+        producer.begin_transaction()
         producer.send(topic, b"aborted", partition=0).result(30)
-        producer.send_offsets({(topic, 0): 9}, topic)
-        producer.abort()
-        producer.begin()
+        producer.send_offsets_to_transaction({(topic, 0): 9}, topic)
+        producer.abort_transaction()
+        producer.begin_transaction()
         producer.send(topic, b"committed later", partition=0)
-        producer.commit()
+        producer.commit_transaction()
     versioned_kafka.wait_for(lambda: visible(versioned_kafka, topic) == [b"committed", b"committed later"], "the commits", 30)
     stored = [record.value for record in read_topic(versioned_kafka.direct_servers, topic)]
     assert stored == [b"committed", b"aborted", b"committed later"]
@@ -65,14 +65,14 @@ def test_what_is_committed_is_visible_and_what_is_aborted_is_not(
 
 def test_the_second_producer_with_an_id_fences_the_first(kafka_version: str, versioned_kafka: KafkaCluster, topic: str) -> None:
     with transactional(versioned_kafka, topic) as first:
-        first.begin()
+        first.begin_transaction()
         first.send(topic, b"of the first", partition=0).result(30)
         with transactional(versioned_kafka, topic) as second:
-            second.begin()
+            second.begin_transaction()
             second.send(topic, b"of the second", partition=0)
-            second.commit()
+            second.commit_transaction()
             with pytest.raises(ProducerFencedError):
-                first.commit()
+                first.commit_transaction()
     versioned_kafka.wait_for(lambda: visible(versioned_kafka, topic) == [b"of the second"], "the second's commit", 30)
 
 
@@ -85,12 +85,12 @@ def test_a_transaction_goes_on_without_the_records_that_its_topic_rejects(versio
     settings = {"bootstrap.servers": versioned_kafka.bootstrap_servers, "batch.size": 300, "transactional.id": topic}
     with Producer({**settings, "retry.backoff.ms": 5, "retry.backoff.max.ms": 20}) as producer:
         producer.init_transactions()
-        producer.begin()
+        producer.begin_transaction()
         with producer.scope(keeps_rejected=True) as scope:
             scope.append(compacted, RecordColumns(1000, value=pa.array(values), key=keys))
             scope.flush(60)
             rejected = [value for rows in scope.take_rejected() for value in rows.columns.value.to_pylist()]  # type: ignore[union-attr]
-        producer.commit()
+        producer.commit_transaction()
     assert sorted(map(int, rejected)) == list(range(7, 1000, 30))
     good = [value for n, value in enumerate(values) if n % 30 != 7]
     versioned_kafka.wait_for(lambda: visible(versioned_kafka, compacted) == good, "the good records", 30)

@@ -39,7 +39,8 @@ def test_the_defaults() -> None:
     config = registry_config(HERE)
 
     assert config.url.reveal() == "http://localhost:8081"
-    assert (config.timeout, config.max_retries, config.retries_wait_ms, config.retries_max_wait_ms) == (30.0, 3, 1000, 20_000)
+    assert (config.request_timeout_ms, config.max_retries) == (30_000, 3)
+    assert (config.retries_wait_ms, config.retries_max_wait_ms) == (1000, 20_000)
     assert config.cache_capacity == 1000
     assert config.proxy is config.basic_auth_user_info is config.bearer_auth_token is None
 
@@ -58,7 +59,7 @@ def test_each_option_is_read() -> None:
     config = registry_config(
         {
             **HERE,
-            "schema.registry.timeout": "2.5",
+            "schema.registry.request.timeout.ms": "2500",
             "schema.registry.max.retries": "7",
             "schema.registry.retries.wait.ms": "8",
             "schema.registry.retries.max.wait.ms": "9",
@@ -69,7 +70,7 @@ def test_each_option_is_read() -> None:
         }
     )
 
-    assert (config.timeout, config.max_retries, config.retries_wait_ms) == (2.5, 7, 8)
+    assert (config.request_timeout_ms, config.max_retries, config.retries_wait_ms) == (2500, 7, 8)
     assert (config.retries_max_wait_ms, config.cache_capacity) == (9, 10)
     assert config.proxy is not None
     assert config.proxy.reveal() == "http://proxy:3128"
@@ -136,11 +137,12 @@ def test_the_url_is_required() -> None:
         ({f"{BEARER}.token": "hunter2", **OAUTH, f"{BEARER}.credentials.source": "OAUTHBEARER"}, "cannot be combined with"),
         ({**OAUTH, f"{BEARER}.issuer.endpoint.url": "https://a:hunter2@x"}, "a user in the URL is not supported; set"),
         ({"schema.registry.proxy.host": "a"}, "unknown option schema.registry.proxy.host; use schema.registry.proxy"),
-        ({"schema.registry.http.read.timeout.ms": "1"}, "use schema.registry.timeout, which is in seconds"),
+        ({"schema.registry.http.read.timeout.ms": "1"}, "use schema.registry.request.timeout.ms"),
         ({"schema.registry.cache.latest.ttl.sec": "1"}, "; the latest version is asked for once per application or producer"),
         ({"bearer.auth.custom.provider.function": "f"}, "unknown option bearer.auth.custom.provider.function"),
         ({"schema.registry.ulr": "hunter2"}, "unknown option schema.registry.ulr; did you mean schema.registry.url?"),
-        ({"schema.registry.timeout": "0"}, "'0' is not a number from 0.001 to 3600"),
+        ({"schema.registry.timeout": "30"}, "unknown option schema.registry.timeout; use schema.registry.request.timeout.ms"),
+        ({"schema.registry.request.timeout.ms": "0"}, "is not a whole number from 1"),
         ({"schema.registry.max.retries": "-1"}, "is not a whole number from 0"),
         ({"schema.registry.ssl.key.location": "/key.pem"}, "schema.registry.ssl.certificate.location"),
         ({"schema.registry.ssl.enabled.protocols": "TLSv1"}, "option schema.registry.ssl.enabled.protocols: TLS versions before"),
@@ -196,7 +198,7 @@ def test_a_config_is_a_value_that_shows_no_secret(options: dict[str, str]) -> No
     assert "hunter2" not in repr(config) + str(config)
     assert pickle.loads(pickle.dumps(config)) == config == registry_config(options)
     assert hash(config) == hash(registry_config(options))
-    assert config != registry_config({**options, "schema.registry.timeout": "1"})
+    assert config != registry_config({**options, "schema.registry.request.timeout.ms": "1"})
 
 
 def test_references_are_resolved_when_a_client_is_made(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -138,10 +138,14 @@ def test_rows_arrive_once_and_in_order(kfake: Kafka, topic: str, codec: str) -> 
 def test_what_is_committed_is_visible_and_what_is_aborted_is_not(kfake: Kafka, topic: str) -> None:
     with Producer({"bootstrap.servers": kfake.bootstrap_servers, "transactional.id": topic}) as producer:
         producer.init_transactions()
-        for value, end in [(b"committed", producer.commit), (b"aborted", producer.abort), (b"later", producer.commit)]:
-            producer.begin()
+        for value, end in [
+            (b"committed", producer.commit_transaction),
+            (b"aborted", producer.abort_transaction),
+            (b"later", producer.commit_transaction),
+        ]:
+            producer.begin_transaction()
             producer.send(topic, value, partition=0).result(30)
-            producer.send_offsets({(topic, 0): 7}, topic)
+            producer.send_offsets_to_transaction({(topic, 0): 7}, topic)
             end()
     kfake.wait_for(lambda: values(kfake, topic) == [b"committed", b"later"], "the commits", 30)
     assert values(kfake, topic, "read_uncommitted") == [b"committed", b"aborted", b"later"]
@@ -151,15 +155,15 @@ def test_the_second_producer_with_an_id_fences_the_first(kfake: Kafka, topic: st
     settings = {"bootstrap.servers": kfake.bootstrap_servers, "transactional.id": topic}
     with Producer(settings) as first:
         first.init_transactions()
-        first.begin()
+        first.begin_transaction()
         first.send(topic, b"of the first", partition=0).result(30)
         with Producer(settings) as second:
             second.init_transactions()
-            second.begin()
+            second.begin_transaction()
             second.send(topic, b"of the second", partition=0)
-            second.commit()
+            second.commit_transaction()
             with pytest.raises(ProducerFencedError):
-                first.commit()
+                first.commit_transaction()
     kfake.wait_for(lambda: values(kfake, topic) == [b"of the second"], "the second's commit", 30)
 
 

@@ -58,9 +58,9 @@ def test_each_sees_what_the_one_before_it_made_and_all_hear_of_the_end_in_order(
     topic, calls, told = new_topic(1), list[tuple[str, str]](), Told()
     first, second = Appending("-1", calls), Appending("-2", calls)
     with intercepted(kafka, first, second) as producer:
-        future = producer.send(topic, b"v", on_delivery=lambda *_: calls.append(("callback", "")))
+        future = producer.send(topic, b"v", on_completion=lambda *_: calls.append(("callback", "")))
         future.result(10)
-        producer.send(topic, b"w", on_delivery=told.of("w")).result(10)
+        producer.send(topic, b"w", on_completion=told.of("w")).result(10)
     assert [record.value for record in second.sent] == [b"v-1", b"w-1"]
     assert [record.value for record in read_topic(kafka.bootstrap_servers, topic)] == [b"v-1-2", b"w-1-2"]
     assert calls[:2] == [("-1", "configure"), ("-2", "configure")]
@@ -124,7 +124,7 @@ def test_one_that_raises_is_logged_and_passed_over(
         raising = Raising(error=error)
     before, after, told = Recording("before"), Recording("after"), Told()
     with caplog.at_level(logging.WARNING), intercepted(cluster, before, raising, after) as producer:
-        assert producer.send("t", b"1", on_delivery=told.of(1)).result(10).offset == 0
+        assert producer.send("t", b"1", on_completion=told.of(1)).result(10).offset == 0
         with producer.scope() as scope:
             scope.append("t", numbers([2]))
     assert cluster.values() == [1, 2]
@@ -173,7 +173,7 @@ def test_a_record_that_fails_before_it_is_in_a_batch_is_told_once(
 ) -> None:
     one, told = Recording(), Told()
     with intercepted(cluster, one, max_block_ms=1000, max_request_size=2000) as producer:
-        given: dict[str, Any] = {"topic": "t", "value": b"1", "on_delivery": told.of("it"), **call}
+        given: dict[str, Any] = {"topic": "t", "value": b"1", "on_completion": told.of("it"), **call}
         if raised:
             with pytest.raises(kind):
                 producer.send(**given)
@@ -220,7 +220,7 @@ def test_a_record_that_a_broker_refuses_is_told_once_just_before_its_callback(cl
     calls: list[tuple[str, str]] = []
     one = Recording("one", calls)
     with intercepted(cluster, one) as producer:
-        future = producer.send("t", b"1", on_delivery=lambda *_: calls.append(("callback", "")))
+        future = producer.send("t", b"1", on_completion=lambda *_: calls.append(("callback", "")))
         assert isinstance(future.exception(10), BrokerError)
     assert calls[-3:] == [("one", "on_acknowledgement"), ("callback", ""), ("one", "close")]
     assert [type(error) for _, error in one.ends] == [BrokerError]
@@ -257,7 +257,7 @@ def test_records_of_a_producer_that_is_closed_by_force_are_told_once(cluster: Re
 def test_they_are_closed_once_also_by_a_close_that_a_callback_begins(cluster: RecordingBroker) -> None:
     one = Recording()
     producer = intercepted(cluster, one)
-    producer.send("t", b"1", on_delivery=lambda *_: producer.close())
+    producer.send("t", b"1", on_completion=lambda *_: producer.close())
     wait_until(lambda: one.closes == 1, "closed, although nobody waits for it")
     producer.close()
     assert one.closes == 1

@@ -33,7 +33,7 @@ CALLS: dict[str, Callable[[Producer, SendScope], object]] = {
     "send": lambda producer, scope: producer.send("t", b"-1"),
     "append": lambda producer, scope: scope.append("t", ROWS),
     "flush": lambda producer, scope: producer.flush(),
-    "commit": lambda producer, scope: producer.commit(),
+    "commit": lambda producer, scope: producer.commit_transaction(),
     "close": lambda producer, scope: producer.close(),
 }
 
@@ -57,7 +57,7 @@ def test_an_interrupt_anywhere_leaves_a_producer_that_is_usable_or_failed(
 
     def send(producer: Producer) -> None:
         number = len(sent)
-        sent.append(producer.send("t", b"%d" % number, on_delivery=told.of(number)))
+        sent.append(producer.send("t", b"%d" % number, on_completion=told.of(number)))
 
     def is_struck(step: int) -> bool:
         settings: dict[str, object] = {"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 60_000}
@@ -66,7 +66,7 @@ def test_an_interrupt_anywhere_leaves_a_producer_that_is_usable_or_failed(
         producer = Producer(settings)
         if call == "commit":
             producer.init_transactions()
-            producer.begin()
+            producer.begin_transaction()
         scope = producer.scope()
         first = len(sent)
         for _ in range(3):
@@ -80,7 +80,7 @@ def test_an_interrupt_anywhere_leaves_a_producer_that_is_usable_or_failed(
             producer.flush()
         if call == "commit":  # one that was broken off before it flushed is to be repeated first
             with suppress(KafkaSinkError):
-                producer.commit()
+                producer.commit_transaction()
         if producer.failed is None and call != "close":  # a commit that was broken off goes on in the sender thread
             wait_until(lambda: all(each.done() for each in sent), interrupt.where)
         scope.discard()

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.errors import KafkaSinkError
-from spark_kafka_sink.producer.base.producer_record import OnDelivery, RecordMetadata
+from spark_kafka_sink.producer.base.producer_record import OnCompletion, RecordMetadata
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.records.columns import RecordColumns
 from tests.faults.producing import producer_on
@@ -66,10 +66,10 @@ class Task:
             if number % SAMPLE:
                 send(topic, value, keys[number % KEYS])
             else:
-                send(topic, value, keys[number % KEYS], on_delivery=self.told(value))
+                send(topic, value, keys[number % KEYS], on_completion=self.told(value))
         self.singles += ROUND
 
-    def told(self, value: bytes) -> OnDelivery:
+    def told(self, value: bytes) -> OnCompletion:
         def callback(metadata: RecordMetadata, error: KafkaSinkError | None) -> None:
             if error is not None:
                 self.errors.append(error)

@@ -173,37 +173,41 @@ def test_a_transaction_that_cannot_begin_can_be_begun_later(cluster: RecordingBr
             producer.init_transactions(30)
         rejected.remove()
         producer.init_transactions(30)
-        producer.begin()
+        producer.begin_transaction()
         producer.send("t", b"1")
-        producer.commit(30)
+        producer.commit_transaction(30)
 
 
 def test_an_open_transaction_whose_records_no_broker_takes_can_only_be_aborted(cluster: RecordingBroker) -> None:
     with producer_of(cluster, transactional_id="tx") as producer:
         producer.init_transactions(30)
-        producer.begin()
+        producer.begin_transaction()
         producer.partitions_for("t")
         cluster.faults.unreachable(2).remove()
         rejected = rejecting(cluster, 2)
         producer.send("t", b"1")
         with pytest.raises(TransactionAbortableError, match="SASL_AUTHENTICATION_FAILED"):
-            producer.commit(30)
+            producer.commit_transaction(30)
         rejected.remove()
-        producer.abort(30)
-        producer.begin()
+        producer.abort_transaction(30)
+        producer.begin_transaction()
         producer.send("t", b"2")
-        producer.commit(30)
+        producer.commit_transaction(30)
 
 
 @pytest.mark.parametrize(
-    ("how", "told"), [("commit", "it is not known whether the transaction was committed"), ("abort", "could not be aborted")]
+    ("how", "told"),
+    [
+        ("commit_transaction", "it is not known whether the transaction was committed"),
+        ("abort_transaction", "could not be aborted"),
+    ],
 )
 def test_a_transaction_whose_end_the_coordinator_cannot_be_told_any_more_has_an_unknown_one(
     cluster: RecordingBroker, how: str, told: str
 ) -> None:
     with producer_of(cluster, transactional_id="tx") as producer:
         producer.init_transactions(30)
-        producer.begin()
+        producer.begin_transaction()
         producer.send("t", b"1").result(30)
         held = cluster.faults.hold(ApiKey.END_TXN)
         with ThreadPoolExecutor(1) as pool:

@@ -90,7 +90,7 @@ def test_a_time_in_another_unit_is_refused_before_it_is_sent(kafka: Kafka, new_t
         for send in (lambda: producer.send(topic, timestamp=number), lambda: scope.append(topic, columns(now, number))):
             with pytest.raises(RecordError, match=rf"{number} is in the year .* 2023-11-14T22:13:20Z as .*set timestamp.unit="):
                 send()
-        scope.append(topic, columns(now, number), bad.append)
+        scope.append(topic, columns(now, number), on_bad_rows=bad.append)
     assert [each.columns.timestamp.tolist() for each in bad if each.columns.timestamp is not None] == [[number]]
     assert [record.timestamp for record in read_topic(kafka.direct_servers, topic)] == [now]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from spark_kafka_sink.errors import KafkaSinkError
 from spark_kafka_sink.producer.base.lifecycle import Lifecycle
-from spark_kafka_sink.producer.base.producer_record import OnDelivery, RecordMetadata
+from spark_kafka_sink.producer.base.producer_record import OnCompletion, RecordMetadata
 from spark_kafka_sink.producer.single_records.record_future import RecordFuture, TopicWaiter
 from tests.waiting import DEADLINE_S
 
@@ -20,7 +20,7 @@ class Told:
         self.threads: list[int] = []
         self._changed = threading.Condition()
 
-    def of(self, record: object) -> OnDelivery:
+    def of(self, record: object) -> OnCompletion:
         """A callback for a record that goes by this name."""
 
         def told(metadata: RecordMetadata, error: KafkaSinkError | None) -> None:
@@ -54,6 +54,6 @@ def waiter(topic: str = "t") -> TopicWaiter:
     return TopicWaiter(NeverEnding(lambda: None), topic)
 
 
-def future(callback: OnDelivery | None = None, topic: str = "t") -> RecordFuture:
+def future(callback: OnCompletion | None = None, topic: str = "t") -> RecordFuture:
     """Of a record with a timestamp of 5 and a value of one byte."""
     return RecordFuture(waiter(topic), 5, -1, 1, callback)

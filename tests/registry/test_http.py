@@ -293,7 +293,7 @@ def test_a_registry_that_says_nothing_times_out() -> None:
             pass
 
     with raw_server(silent) as url:
-        error = refused(url, options={"schema.registry.timeout": "0.05", "schema.registry.max.retries": "1"})
+        error = refused(url, options={"schema.registry.request.timeout.ms": "50", "schema.registry.max.retries": "1"})
 
     assert isinstance(error, RegistryTimeoutError)
     assert isinstance(error, DeadlineError)
@@ -311,7 +311,7 @@ def test_a_slow_registry_cannot_stretch_the_time_limit(first: bytes) -> None:
             time.sleep(0.01)
 
     with raw_server(drip) as url:
-        error = refused(url, options={"schema.registry.timeout": "0.1", "schema.registry.max.retries": "0"})
+        error = refused(url, options={"schema.registry.request.timeout.ms": "100", "schema.registry.max.retries": "0"})
 
     assert isinstance(error, RegistryTimeoutError)
 

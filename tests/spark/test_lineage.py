@@ -44,7 +44,7 @@ def collector() -> Iterator[Collector]:
 @pytest.fixture
 def lineage(spark: SparkSession, metrics: sks.DeliveryMetrics, collector: Collector) -> Iterator[sks.LineageEmitter]:
     """Emits to the collector, and RUNNING with each commit."""
-    emitter = sks.emit_lineage(spark, metrics, interval_s=0, client=OpenLineageClient(transport=transport(collector.url)))
+    emitter = sks.emit_lineage(spark, metrics, interval=0, client=OpenLineageClient(transport=transport(collector.url)))
     yield emitter
     emitter.stop()
 
@@ -152,7 +152,7 @@ def test_a_slow_collector_delays_neither_writes_nor_the_stop(
     collector.released.clear()
     metrics.writes.tell(committed(JOB))
     assert collector.events == []  # the collector still has not answered the first event
-    lineage.stop(timeout_s=0.2)
+    lineage.stop(timeout=0.2)
 
 
 def test_the_client_finds_its_own_settings(
@@ -186,8 +186,8 @@ def test_wrong_settings_are_an_error_and_a_wrong_interval_too(
     with pytest.raises(UsageError, match=r"emit_lineage: OpenLineage's client refuses its settings: ") as caught:
         emit_lineage(spark, metrics)
     assert MARK not in str(caught.value)
-    with pytest.raises(UsageError, match="interval_s is -1, must be 0 or more"):
-        emit_lineage(spark, metrics, interval_s=-1)
+    with pytest.raises(UsageError, match="interval is -1, must be 0 or more"):
+        emit_lineage(spark, metrics, interval=-1)
     assert not metrics.writes.is_wanted
 
 

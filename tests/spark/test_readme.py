@@ -92,7 +92,7 @@ def test_in_transactions(readme: Readme) -> None:
 
 
 def test_one_record_at_a_time(readme: Readme, capsys: pytest.CaptureFixture[str]) -> None:
-    readme.run("on_delivery", PRODUCER)
+    readme.run("on_completion", PRODUCER)
     (record,) = readme.records()
     assert (record.key, record.value, record.headers) == (b"a", b'{"id":1,"paid":true}', (("source", b"web"),))
     assert capsys.readouterr().out.splitlines()[1:] == ["0", "1.0"]

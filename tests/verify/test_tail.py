@@ -122,10 +122,10 @@ def test_only_what_is_shown_counts_against_the_limit(broker: EmbeddedBroker, mon
     with sks.Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "wide"}) as producer:
         producer.init_transactions()
         for _ in range(3):
-            producer.begin()
+            producer.begin_transaction()
             for partition in range(4):
                 producer.send("wide", bytes(100_000), partition=partition)
-            producer.commit()
+            producer.commit_transaction()
     monkeypatch.setattr(topic_reader, "_MOST_BYTES", 700_000)
     assert sks.tail("wide", 5, bootstrap_servers=broker.bootstrap_servers).num_rows == 5
     with pytest.raises(UsageError, match=r"the newest 12 records take more than 0 MB; ask for fewer, or for one partition"):

@@ -62,18 +62,18 @@ class Fault:
         """Whether it will hit nothing more, because it was removed or has hit `times` times."""
         return self._removed or self._hits == self._times
 
-    def wait(self, times: int = 1, timeout_s: float = 10.0) -> None:
-        """Waits until the fault has hit `times` times in all, for at most `timeout_s` seconds.
+    def wait(self, times: int = 1, timeout: float = 10.0) -> None:
+        """Waits until the fault has hit `times` times in all, for at most `timeout` seconds.
 
         Raises:
             TimeoutError: the fault was not hit often enough in time.
         """
-        deadline = time.monotonic() + timeout_s
+        deadline = time.monotonic() + timeout
         with self._changed:
             while self._hits < times:
                 left_s = deadline - time.monotonic()
                 if left_s <= 0:
-                    raise TimeoutError(f"timed out after {timeout_s} s waiting for {times} hits: {self}")
+                    raise TimeoutError(f"timed out after {timeout} s waiting for {times} hits: {self}")
                 self._changed.wait(left_s)
 
     def remove(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, NamedTuple
 
 from spark_kafka_sink.client.cluster import Node
@@ -28,6 +28,7 @@ class ProducerRecord:
     topic: str
     value: Any = None
     key: Any = None
+    _: KW_ONLY
     partition: int | None = None
     timestamp: int | None = None
     headers: Headers = ()
@@ -58,7 +59,7 @@ class RecordMetadata(NamedTuple):
         return self.offset >= 0
 
 
-OnDelivery = Callable[[RecordMetadata, KafkaSinkError | None], object]
+OnCompletion = Callable[[RecordMetadata, KafkaSinkError | None], object]
 """Callback of Producer.send, called once with the record's location or the error."""
 
 

@@ -67,7 +67,7 @@ class SendScope:
         return f"<{type(self).__name__} {counts}, {counted(self.tally.unfinished, 'batch', 'batches')} unfinished, {state}>"
 
     def append(
-        self, topic: str, columns: RecordColumns, on_bad_rows: OnBadRows | None = None, row_numbers: RowNumbers | None = None
+        self, topic: str, columns: RecordColumns, *, on_bad_rows: OnBadRows | None = None, row_numbers: RowNumbers | None = None
     ) -> None:
         """Appends records of one topic. They are copied, so the columns may be released.
 
@@ -152,11 +152,11 @@ class SendScope:
         """Returns the number of rows per append above which the per-row cost is low: 40 per partition; 0 for an unknown topic."""
         return self._columns.rows_per_append(topic)
 
-    def flush(self, timeout_s: float | None = None) -> None:
+    def flush(self, timeout: float | None = None) -> None:
         """Sends waiting records and returns once all are acknowledged.
 
         Args:
-            timeout_s: maximum wait in seconds; None waits for at most delivery.timeout.ms.
+            timeout: maximum wait in seconds; None waits for at most delivery.timeout.ms.
 
         Raises:
             DeliveryError: A record failed. Raised at the first failure, but after a rejected record only when the outcome of
@@ -173,7 +173,7 @@ class SendScope:
         self._lifecycle.wake_sender()
         begun_ns = time.monotonic_ns()
         try:
-            self.tally.wait_for_acks(timeout_s, self._lifecycle.check_alive, self._lifecycle.outages)
+            self.tally.wait_for_acks(timeout, self._lifecycle.check_alive, self._lifecycle.outages)
         finally:
             self._metrics.flushed(time.monotonic_ns() - begun_ns)
 
@@ -271,11 +271,11 @@ class TransactionScope(SendScope):
         self._manager = transactions.identity.latest
         self._prepared = False
 
-    def prepare(self, timeout_s: float | None = None) -> TransactionHandle | None:
+    def prepare(self, timeout: float | None = None) -> TransactionHandle | None:
         """Waits until all records are acknowledged and leaves the transaction open, to be ended by the holder of the handle.
 
         Args:
-            timeout_s: maximum wait of the flush, in seconds; None waits for at most delivery.timeout.ms.
+            timeout: maximum wait of the flush, in seconds; None waits for at most delivery.timeout.ms.
 
         Returns:
             The handle, or None if no transaction is open: nothing was appended, or brokers rejected every record.
@@ -288,7 +288,7 @@ class TransactionScope(SendScope):
         if self.discarded or self._closed:
             raise UsageError("prepare() was called on a transaction that has ended")
         self._lifecycle.check_alive()  # in a forked child the transaction belongs to the parent
-        self.flush(timeout_s)
+        self.flush(timeout)
         self.tally.raise_kept("prepare()")
         report = self.report()
         manager = self._manager

@@ -15,7 +15,7 @@ from spark_kafka_sink.options.option import INT64_MAX
 from spark_kafka_sink.options.producer_options import ProducerConfig
 from spark_kafka_sink.producer.base.bad_rows import is_text, too_large
 from spark_kafka_sink.producer.base.lifecycle import NO_WAIT, Lifecycle, in_callback
-from spark_kafka_sink.producer.base.producer_record import Headers, OnDelivery, ProducerRecord, not_stored
+from spark_kafka_sink.producer.base.producer_record import Headers, OnCompletion, ProducerRecord, not_stored
 from spark_kafka_sink.producer.base.rate_limit import RateLimit
 from spark_kafka_sink.producer.identity import Identity
 from spark_kafka_sink.producer.interceptors import ProducerInterceptors, as_ours
@@ -40,7 +40,7 @@ AnyHeaders = Headers | Mapping[str, bytes | None] | None
 Record = tuple[str, Any, Any, int | None, int | None, AnyHeaders]
 """The arguments of Producer.send: topic, value, key, partition, timestamp, headers."""
 
-Send = Callable[[Record, OnDelivery | None], RecordFuture]
+Send = Callable[[Record, OnCompletion | None], RecordFuture]
 """The function to which Producer.send passes a record and its callback."""
 
 
@@ -74,7 +74,7 @@ class RecordAppender:
         # With a rate limit no record is surely small, so that `_checked_size` sees each: without one, `send` pays nothing for it.
         self._surely_small = min(self._limits.values()) - _MORE_THAN_OVERHEAD if rate_limit is None else -1
 
-    def send(self, record: Record, on_delivery: OnDelivery | None) -> RecordFuture:  # noqa: PLR0912
+    def send(self, record: Record, on_completion: OnCompletion | None) -> RecordFuture:  # noqa: PLR0912
         """Sends a record; see Producer.send. Takes 1.5 us, so its code is inlined here."""
         topic, value, key, partition, timestamp, headers = record
         pairs = header_pairs(topic, headers) if headers else ()
@@ -90,8 +90,10 @@ class RecordAppender:
             timestamp = _checked_timestamp(topic, timestamp, self._timestamp_unit)
         if partition is not None:
             partition = _checked_partition(topic, partition)
-        if on_delivery is not None and not callable(on_delivery):
-            raise UsageError(f"topic {topic}: on_delivery is {type(on_delivery).__name__}, must be a function(metadata, error)")
+        if on_completion is not None and not callable(on_completion):
+            raise UsageError(
+                f"topic {topic}: on_completion is {type(on_completion).__name__}, must be a function(metadata, error)"
+            )
         buffer = self._record_buffer.topic_buffer(topic)
         key_size = -1 if key is None else len(key)
         value_size = -1 if value is None else len(value)
@@ -106,12 +108,12 @@ class RecordAppender:
         except KafkaSinkError as error:
             self._lifecycle.check_usable()  # if the producer has failed, that is the cause
             self._metrics.append_refused(topic, 1, error)
-            future = RecordFuture(buffer.waiter, timestamp, key_size, value_size, on_delivery)
+            future = RecordFuture(buffer.waiter, timestamp, key_size, value_size, on_completion)
             future.fail(error)
             return future
-        future = RecordFuture(buffer.waiter, timestamp, key_size, value_size, on_delivery)
+        future = RecordFuture(buffer.waiter, timestamp, key_size, value_size, on_completion)
         try:
-            first, full = buffer.add(value, key, partition, timestamp, pairs, future, size, on_delivery is not None)
+            first, full = buffer.add(value, key, partition, timestamp, pairs, future, size, on_completion is not None)
             if first or full:
                 self._record_buffer.added(buffer, first=first, full=full)
         except BaseException as error:
@@ -189,12 +191,12 @@ def _with_registry(send: Send, serializers: tuple[Serializer, Serializer], limit
     """Limits how long serializers wait for a registry. Both are prepared before either registers a schema."""
     both = all(serializer.reads_schema_options for serializer in serializers)
 
-    def send_with_registry(record: Record, on_delivery: OnDelivery | None) -> RecordFuture:
+    def send_with_registry(record: Record, on_completion: OnCompletion | None) -> RecordFuture:
         topic, value, key, *_ = record
         with call_deadline(limit_s):
             if both and key is not None and value is not None:
                 prepare_both(*serializers, topic)
-            return send(record, on_delivery)
+            return send(record, on_completion)
 
     return send_with_registry
 
@@ -202,11 +204,12 @@ def _with_registry(send: Send, serializers: tuple[Serializer, Serializer], limit
 def intercepted(send: Send, interceptors: ProducerInterceptors, lifecycle: Lifecycle) -> Send:
     """Wraps `send` with interceptors: they see each record first, and learn its outcome before its callback."""
 
-    def intercepted_send(record: Record, on_delivery: OnDelivery | None) -> RecordFuture:
+    def intercepted_send(record: Record, on_completion: OnCompletion | None) -> RecordFuture:
         topic, value, key, partition, timestamp, headers = record
-        seen = ProducerRecord(topic, value, key, partition, timestamp, header_pairs(topic, headers) if headers else ())
+        pairs = header_pairs(topic, headers) if headers else ()
+        seen = ProducerRecord(topic, value, key, partition=partition, timestamp=timestamp, headers=pairs)
         seen = interceptors.on_send(seen)
-        told = interceptors.ahead_of(on_delivery)
+        told = interceptors.ahead_of(on_completion)
         try:
             lifecycle.check_usable()
             return send((seen.topic, seen.value, seen.key, seen.partition, seen.timestamp, seen.headers), told)
@@ -220,9 +223,9 @@ def intercepted(send: Send, interceptors: ProducerInterceptors, lifecycle: Lifec
 def _in_transaction(send: Send, identity: Identity) -> Send:
     """Wraps `send` for records that may be sent only inside a transaction."""
 
-    def send_in_transaction(record: Record, on_delivery: OnDelivery | None) -> RecordFuture:
+    def send_in_transaction(record: Record, on_completion: OnCompletion | None) -> RecordFuture:
         identity.check_may_send()
-        future = send(record, on_delivery)
+        future = send(record, on_completion)
         if future.done() and (error := future.exception(0)) is not None:
             identity.missed(error)
         return future

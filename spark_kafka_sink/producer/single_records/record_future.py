@@ -13,7 +13,7 @@ from spark_kafka_sink.errors import KafkaSinkError, ResultTimeoutError
 from spark_kafka_sink.producer.accumulator.producer_batch import ProduceResult
 from spark_kafka_sink.producer.accumulator.tally import Tally
 from spark_kafka_sink.producer.base.lifecycle import Lifecycle, callbacks
-from spark_kafka_sink.producer.base.producer_record import OnDelivery, RecordMetadata, not_stored
+from spark_kafka_sink.producer.base.producer_record import OnCompletion, RecordMetadata, not_stored
 from spark_kafka_sink.records.batch_header import NO_TIMESTAMP
 from spark_kafka_sink.reports.partition_reports import NO_OFFSET
 
@@ -53,7 +53,9 @@ class RecordFuture(Future[RecordMetadata]):
     # something first asks for it (`__getattr__`).
     __slots__ = ("_batch", "_callback", "_error", "_index", "_key_size", "_timestamp", "_value_size", "_waiter")
 
-    def __init__(self, waiter: TopicWaiter, timestamp: int, key_size: int, value_size: int, callback: OnDelivery | None) -> None:
+    def __init__(
+        self, waiter: TopicWaiter, timestamp: int, key_size: int, value_size: int, callback: OnCompletion | None
+    ) -> None:
         self._waiter = waiter
         self._timestamp = timestamp
         self._key_size = key_size
@@ -190,7 +192,7 @@ class RecordFuture(Future[RecordMetadata]):
         except KeyboardInterrupt:  # of the sending program, whose thread fails rows that get into no batch
             raise
         except BaseException:  # also sys.exit(), which would end the producer in the sender thread
-            logger.exception("topic %s: on_delivery raised an exception, which is ignored", self._waiter.topic)
+            logger.exception("topic %s: on_completion raised an exception, which is ignored", self._waiter.topic)
 
 
 class RecordThunk:

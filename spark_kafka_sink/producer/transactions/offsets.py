@@ -54,9 +54,11 @@ def checked_group(group: str | ConsumerGroupMetadata) -> ConsumerGroupMetadata:
     """Returns the group as ConsumerGroupMetadata. Raises UsageError for an invalid group."""
     made = group if isinstance(group, ConsumerGroupMetadata) else ConsumerGroupMetadata(group)
     if not made.group_id:
-        raise UsageError(f"send_offsets: group is {group!r}, must be a group id or a ConsumerGroupMetadata")
+        raise UsageError(f"send_offsets_to_transaction: group is {group!r}, must be a group id or a ConsumerGroupMetadata")
     if made.generation_id > 0 and not made.member_id:
-        raise UsageError(f"send_offsets: group {made.group_id} has generation {made.generation_id} but no member_id")
+        raise UsageError(
+            f"send_offsets_to_transaction: generation {made.generation_id} of group {made.group_id} requires a member_id"
+        )
     return made
 
 
@@ -64,7 +66,7 @@ def _partition(partition: object) -> TopicPartition:
     match partition:
         case (str() as topic, int() as number) if number >= 0:
             return topic, number
-    raise UsageError(f"send_offsets: {partition!r} is not a (topic, partition) pair")
+    raise UsageError(f"send_offsets_to_transaction: {partition!r} is not a (topic, partition) pair")
 
 
 def _offset(partition: object, offset: object) -> OffsetAndMetadata:
@@ -76,7 +78,7 @@ def _offset(partition: object, offset: object) -> OffsetAndMetadata:
         case int() as number:
             made = OffsetAndMetadata(number)
         case _:
-            raise UsageError(f"send_offsets: the offset of {partition!r} is {offset!r}, must be a number")
+            raise UsageError(f"send_offsets_to_transaction: the offset of {partition!r} is {offset!r}, must be a number")
     if made.offset < 0:
-        raise UsageError(f"send_offsets: the offset of {partition!r} is {made.offset}, must not be negative")
+        raise UsageError(f"send_offsets_to_transaction: the offset of {partition!r} is {made.offset}, must not be negative")
     return made

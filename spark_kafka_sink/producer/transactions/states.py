@@ -50,11 +50,11 @@ class Call(Enum):
     """Calls of a program, by the name of the producer's method."""
 
     INIT = "init_transactions"
-    BEGIN = "begin"
+    BEGIN = "begin_transaction"
     SEND = "send"
-    SEND_OFFSETS = "send_offsets"
-    COMMIT = "commit"
-    ABORT = "abort"
+    SEND_OFFSETS = "send_offsets_to_transaction"
+    COMMIT = "commit_transaction"
+    ABORT = "abort_transaction"
     PREPARE = "prepare"
 
 
@@ -77,13 +77,13 @@ UNDER_WAY: Final[Mapping[Call, frozenset[State]]] = {
 
 INSTEAD: Final[Mapping[State, str]] = {
     S.UNINITIALIZED: "call init_transactions() first",
-    S.INITIALIZING: "repeat the call that has not finished yet (init_transactions(), commit() or abort())",
-    S.READY: "call begin() to open a transaction",
-    S.IN_TRANSACTION: "end the open transaction first with commit() or abort()",
+    S.INITIALIZING: "repeat init_transactions(), commit_transaction() or abort_transaction(), whichever has not finished",
+    S.READY: "call begin_transaction() to open a transaction",
+    S.IN_TRANSACTION: "end the open transaction first with commit_transaction() or abort_transaction()",
     S.PREPARED_TRANSACTION: "the transaction no longer belongs to this producer",
-    S.COMMITTING_TRANSACTION: "call commit() again to wait for its end",
-    S.ABORTING_TRANSACTION: "call abort() again to wait for its end",
-    S.ABORTABLE_ERROR: "call abort()",
+    S.COMMITTING_TRANSACTION: "call commit_transaction() again to wait for its end",
+    S.ABORTING_TRANSACTION: "call abort_transaction() again to wait for its end",
+    S.ABORTABLE_ERROR: "call abort_transaction()",
     S.FATAL_ERROR: "close the producer",
 }
 """Advice for each call that is not allowed."""

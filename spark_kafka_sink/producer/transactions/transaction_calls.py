@@ -335,7 +335,7 @@ class TransactionCalls:
     def open(self, transactional_id: str) -> None:
         """Begins a transaction under its own id. A previous producer with the id is fenced."""
         if self._config.transactional_id is not None:
-            raise UsageError("the producer has a transactional.id: use begin(), not transaction()")
+            raise UsageError("the producer has a transactional.id: use begin_transaction(), not transaction()")
         manager = self.identity.open(transactional_id)
         self._call(Call.INIT, manager, None)
         manager.begin()
@@ -385,7 +385,7 @@ class TransactionCalls:
         if is_late:
             logger.warning(
                 "transactional id %s: the transaction is committed if its records are; records that another thread sent"
-                " meanwhile belong to the next transaction. Call commit() only while no send() is running",
+                " meanwhile belong to the next transaction. Call commit_transaction() only while no send() is running",
                 manager.transactional_id,
             )
 

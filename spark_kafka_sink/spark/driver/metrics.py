@@ -312,21 +312,21 @@ class DeliveryMetrics:
         with self._lock:
             return self._totals.all()
 
-    def watch(self, *, interval_s: float = 1.0, timeout_s: float | None = None) -> None:
+    def watch(self, *, interval: float = 1.0, timeout: float | None = None) -> None:
         """Shows the streaming queries of this driver, with their last micro-batches, until Ctrl+C.
 
         In a terminal and in a notebook a table is replaced in place. Elsewhere a line follows for each
         micro-batch. Ctrl+C ends the view only: the queries go on. In a notebook, interrupt the cell.
 
         Args:
-            interval_s: The seconds between two looks.
-            timeout_s: The seconds until the view ends by itself; None: it waits for Ctrl+C.
+            interval: The seconds between two looks.
+            timeout: The seconds until the view ends by itself; None: it waits for Ctrl+C.
 
         Raises:
             UsageError: Deliveries are not counted, as on Spark Connect, or a number is not above 0.
         """
         self._check_available()
-        for name, seconds in (("interval_s", interval_s), ("timeout_s", timeout_s)):
+        for name, seconds in (("interval", interval), ("timeout", timeout)):
             if seconds is not None and not 0 < seconds < float("inf"):
                 raise UsageError(f"watch: {name} must be a number of seconds above 0, and it is {seconds}")
         notebook = is_notebook()
@@ -338,8 +338,8 @@ class DeliveryMetrics:
             self._reading,
             table,
             screen_of(sys.stdout, sys.stderr, notebook=notebook),
-            interval_s=interval_s,
-            timeout_s=timeout_s,
+            interval_s=interval,
+            timeout_s=timeout,
         )
 
     def close(self) -> None:

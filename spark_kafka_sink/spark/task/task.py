@@ -274,7 +274,7 @@ def _append_good(scope: SendScope, rows: CoalescedRecords, bad_rows: BadRowHandl
         found: list[BadRows] = []
         numbers = rows.rows_in_task(first)
         try:
-            scope.append(rows.topic, part, found.append, numbers)
+            scope.append(rows.topic, part, on_bad_rows=found.append, row_numbers=numbers)
         except KafkaSinkError as error:
             bad_rows.raise_named(error)
         for bad in found:

@@ -52,7 +52,7 @@ def test_waiting_ends_with_the_hit_that_is_waited_for() -> None:
 
 def test_waiting_in_vain_says_what_for() -> None:
     with pytest.raises(TimeoutError, match=r"timed out after 0.01 s waiting for 2 hits: a fault, hit 0 times"):
-        fault().wait(2, timeout_s=0.01)
+        fault().wait(2, timeout=0.01)
 
 
 def test_requests_are_counted_by_api_and_broker(broker: EmbeddedBroker, client: Client) -> None:

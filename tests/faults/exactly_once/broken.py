@@ -88,7 +88,7 @@ def nothing_is_swept(original: Method) -> Method:
 def nothing_is_flushed(original: Method) -> Method:
     """The commit message leaves without what is not sent yet, which nobody misses."""
 
-    def flush(self: TransactionScope, timeout_s: float | None = None) -> None:
+    def flush(self: TransactionScope, timeout: float | None = None) -> None:
         self._accumulator.discard(self.tally, UsageError("dropped"), lambda: None)
 
     return flush

@@ -38,7 +38,7 @@ def sealed(parts: Parts, records: list[Record], codec: Codec = Codec.NONE) -> Se
         columns.num_records,
         columns.value,
         columns.key,
-        columns.headers,
+        headers=columns.headers,
         timestamp=np.array([record.timestamp for record in records], np.int64),
     )
     parts.append_columns(parts.tally(), stamped, [0] * len(records))

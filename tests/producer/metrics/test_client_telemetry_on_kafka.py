@@ -39,10 +39,10 @@ def test_the_counts_of_all_pushes_are_those_of_the_producer(kafka_with_receiver:
     with Producer(settings) as producer:
         producer.init_transactions()
         for sent in range(1, 3):
-            producer.begin()
+            producer.begin_transaction()
             for number in range(100):
                 producer.send("counted", f"value {number}", partition=number % 2)
-            producer.commit()
+            producer.commit_transaction()
             kafka.wait_for_pushes(client_id, sent)
         instance_id = producer.client_instance_id(DEADLINE_S)
     assert instance_id is not None

@@ -43,13 +43,13 @@ def test_each_call_counts_its_time(broker: EmbeddedBroker) -> None:
     with under_id(broker.bootstrap_servers, "timed", initialized=False) as producer:
         assert set(times(producer).values()) == {0}
         assert counted(producer, producer.init_transactions) == {"init"}
-        assert counted(producer, producer.begin) == {"begin"}
+        assert counted(producer, producer.begin_transaction) == {"begin"}
         producer.send("timed", b"1")
-        assert counted(producer, lambda: producer.send_offsets({("timed", 0): 1}, "timed")) == {"send-offsets"}
-        assert counted(producer, producer.commit) == {"commit"}
-        producer.begin()
+        assert counted(producer, lambda: producer.send_offsets_to_transaction({("timed", 0): 1}, "timed")) == {"send-offsets"}
+        assert counted(producer, producer.commit_transaction) == {"commit"}
+        producer.begin_transaction()
         producer.send("timed", b"2")
-        assert counted(producer, producer.abort) == {"abort"}
+        assert counted(producer, producer.abort_transaction) == {"abort"}
 
 
 def test_a_transaction_of_its_own_counts_as_init_and_as_abort_if_it_is_not_prepared(broker: EmbeddedBroker) -> None:
@@ -59,25 +59,25 @@ def test_a_transaction_of_its_own_counts_as_init_and_as_abort_if_it_is_not_prepa
 
 def test_sending_no_offsets_counts_nowhere_as_in_java(broker: EmbeddedBroker) -> None:
     with under_id(broker.bootstrap_servers, "no-offsets") as producer:
-        producer.begin()
-        assert counted(producer, lambda: producer.send_offsets({}, "timed")) == set()
-        producer.abort()
+        producer.begin_transaction()
+        assert counted(producer, lambda: producer.send_offsets_to_transaction({}, "timed")) == set()
+        producer.abort_transaction()
 
 
 def test_a_call_that_times_out_counts_nowhere_and_the_next_one_its_own_wait(broker: EmbeddedBroker) -> None:
     with under_id(broker.bootstrap_servers, "late") as producer:
-        producer.begin()
+        producer.begin_transaction()
         producer.send("timed", b"1").result()
         with broker.faults.hold(ApiKey.END_TXN), pytest.raises(TransactionTimeoutError):
-            producer.commit(0.2)
+            producer.commit_transaction(0.2)
         assert times(producer)["commit"] == 0
-        assert counted(producer, producer.commit) == {"commit"}
+        assert counted(producer, producer.commit_transaction) == {"commit"}
 
 
 def test_a_call_that_fails_counts_nowhere(broker: EmbeddedBroker) -> None:
     def commit_nothing() -> None:
-        with pytest.raises(UsageError, match=r"commit\(\) is not allowed"):
-            producer.commit()
+        with pytest.raises(UsageError, match=r"commit_transaction\(\) is not allowed"):
+            producer.commit_transaction()
 
     with under_id(broker.bootstrap_servers, "failing") as producer:
         assert counted(producer, commit_nothing) == set()

@@ -104,7 +104,7 @@ def test_every_reason_costs_its_rows_only(kafka: Kafka, new_topic: NewTopic) -> 
         partition=np.array(partitions, np.int32),
     )
     with producer_on(kafka.bootstrap_servers, max_request_size=2000, batch_size=1500) as producer, producer.scope() as scope:
-        scope.append(topic, columns, found.append)
+        scope.append(topic, columns, on_bad_rows=found.append)
         scope.flush(30)
         assert scope.report().records == 301 - len(wrong)
         assert figure(producer, "record-error-total") == len(wrong)
@@ -133,7 +133,7 @@ def test_rows_that_a_serializer_refuses_are_given_back_unserialized(cluster: Rec
     given = [n if n in odd else None if n % 10 == 6 else 2 * n for n in range(1000)]
     columns = RecordColumns(1000, value=pa.array(given, pa.int64()), fixed_headers=(("id", b"old"), ("own", b"x")))
     with producer_on(cluster.bootstrap_servers, value_serializer=Evens()) as producer, producer.scope() as scope:
-        scope.append("t", columns, found.append)
+        scope.append("t", columns, on_bad_rows=found.append)
         scope.flush(30)
     assert [rows.columns.value.to_pylist() for rows in found] == [[given[row]] for row in odd]  # type: ignore[union-attr]
     assert {type(rows.error) for rows in found} == {SerializationError}
@@ -149,7 +149,7 @@ def test_rows_that_a_serializer_refuses_are_given_back_unserialized(cluster: Rec
 def test_rows_that_a_partitioner_refuses(cluster: RecordingBroker) -> None:
     found = list[BadRows]()
     with producer_on(cluster.bootstrap_servers, partitioner_class=ByValue()) as producer, producer.scope() as scope:
-        scope.append("t", numbers(range(70)), found.append)
+        scope.append("t", numbers(range(70)), on_bad_rows=found.append)
         scope.flush(30)
     assert [rows.error.facts["row"] for rows in found] == [n for n in range(70) if n % 7 > 1]
     assert (cluster.values(partition=0), cluster.values(partition=1)) == (list(range(0, 70, 7)), list(range(1, 70, 7)))
@@ -161,7 +161,7 @@ def test_a_partition_that_does_not_exist_is_looked_for_once_for_all_rows(cluster
     with producer_on(cluster.bootstrap_servers) as producer, producer.scope() as scope:
         scope.append("t", numbers([0]))
         begun = figure(producer, "request-total")
-        scope.append("t", columns, found.append)
+        scope.append("t", columns, on_bad_rows=found.append)
         assert figure(producer, "request-total") - begun < 10
         scope.flush(10)
     assert len(found) == 500
@@ -171,11 +171,11 @@ def test_errors_about_all_rows_are_raised(cluster: RecordingBroker) -> None:
     found = list[BadRows]()
     with producer_on(cluster.bootstrap_servers, max_block_ms=200) as producer, producer.scope() as scope:
         with pytest.raises(SchemaError):
-            scope.append("t", RecordColumns(1, value=pa.array([1])), found.append)
+            scope.append("t", RecordColumns(1, value=pa.array([1])), on_bad_rows=found.append)
         with pytest.raises(MetadataTimeoutError):
-            scope.append("no-such-topic", numbers([1]), found.append)
+            scope.append("no-such-topic", numbers([1]), on_bad_rows=found.append)
         with pytest.raises(RecordError, match="not a valid topic name"):
-            scope.append("no topic", numbers([1]), found.append)
+            scope.append("no topic", numbers([1]), on_bad_rows=found.append)
     assert found == []
 
 
@@ -193,7 +193,7 @@ def test_a_callback_that_raises_ends_the_append_and_nothing_is_sent(cluster: Rec
 
     with producer_on(cluster.bootstrap_servers, value_serializer=Evens()) as producer, producer.scope() as scope:
         with pytest.raises(DeliveryError, match="too many"):
-            scope.append("t", RecordColumns(3, value=pa.array([0, 1, 2])), too_many)
+            scope.append("t", RecordColumns(3, value=pa.array([0, 1, 2])), on_bad_rows=too_many)
         scope.flush(10)
     assert cluster.values() == cluster.values(partition=1) == []
 
@@ -204,7 +204,7 @@ def test_where_interceptors_changed_the_rows_their_places_are_not_known(cluster:
         producer_on(cluster.bootstrap_servers, value_serializer=Evens(), interceptor_classes=[Duplicating()]) as producer,
         producer.scope() as scope,
     ):
-        scope.append("t", RecordColumns(1, value=pa.array([1])), found.append)
+        scope.append("t", RecordColumns(1, value=pa.array([1])), on_bad_rows=found.append)
     assert [(rows.rows, rows.columns.num_records) for rows in found] == [(None, 1)] * 2
 
 
@@ -215,7 +215,7 @@ def test_where_interceptors_returned_other_rows_in_the_same_number_those_are_han
         producer_on(cluster.bootstrap_servers, value_serializer=Evens(), interceptor_classes=[Reversing()]) as producer,
         producer.scope() as scope,
     ):
-        scope.append("t", RecordColumns(3, value=pa.array([0, 2, 3])), found.append)
+        scope.append("t", RecordColumns(3, value=pa.array([0, 2, 3])), on_bad_rows=found.append)
         scope.flush(10)
     assert [(rows.rows, rows.columns.value.to_pylist()) for rows in found] == [(None, [3])]  # type: ignore[union-attr]
     assert sorted(cluster.values() + cluster.values(partition=1)) == [0, 2]
@@ -225,7 +225,9 @@ def test_a_transaction_goes_on_behind_bad_rows(cluster: RecordingBroker) -> None
     found = list[BadRows]()
     with scoped(cluster.bootstrap_servers, value_serializer=Evens()) as producer:
         with producer.transaction("x") as scope:
-            scope.append("t", RecordColumns(5, value=pa.array(range(5)), partition=np.zeros(5, np.int32)), found.append)
+            scope.append(
+                "t", RecordColumns(5, value=pa.array(range(5)), partition=np.zeros(5, np.int32)), on_bad_rows=found.append
+            )
             scope.append_serialized("t", RecordColumns(1, value=pa.array([b"11"]), partition=np.zeros(1, np.int32)))
             handle = scope.prepare(20)
         assert handle is not None
@@ -261,6 +263,6 @@ def test_a_bad_row_among_what_is_serialized_ends_a_transaction(cluster: Recordin
 def test_errors_of_bad_rows_are_of_this_package(cluster: RecordingBroker) -> None:
     found = list[BadRows]()
     with producer_on(cluster.bootstrap_servers, value_serializer=Evens()) as producer, producer.scope() as scope:
-        scope.append("t", RecordColumns(200, value=pa.array([2] * 150 + [1] * 50)), found.append)
+        scope.append("t", RecordColumns(200, value=pa.array([2] * 150 + [1] * 50)), on_bad_rows=found.append)
     assert all(isinstance(rows.error, KafkaSinkError) for rows in found)
     assert found[-1].error.message == "topic t: value: row 199: Evens failed: ValueError: odd"

@@ -25,7 +25,7 @@ from spark_kafka_sink.options.producer_options import producer_config
 from spark_kafka_sink.producer.accumulator.appender import Append
 from spark_kafka_sink.producer.accumulator.producer_batch import SealedBatch
 from spark_kafka_sink.producer.accumulator.sequences import MAX_EPOCH, NumberedBatch
-from spark_kafka_sink.producer.base.producer_record import OnDelivery, RecordMetadata
+from spark_kafka_sink.producer.base.producer_record import OnCompletion, RecordMetadata
 from spark_kafka_sink.producer.scopes.send_scope import SendScope
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.small_batches import decode_batches
@@ -182,15 +182,15 @@ class SenderMachine(RuleBasedStateMachine):
         """One by one."""
         for partition, size in rows:
             (number,) = self.numbered(1, self.producer)
-            self.producer.send(TOPIC, b"%0*d" % (size, number), partition=partition, on_delivery=self.delivered(number))
+            self.producer.send(TOPIC, b"%0*d" % (size, number), partition=partition, on_completion=self.delivered(number))
         self.run(rounds, 0)
 
-    def delivered(self, number: int) -> OnDelivery:
-        def on_delivery(metadata: RecordMetadata, error: KafkaSinkError | None) -> None:
+    def delivered(self, number: int) -> OnCompletion:
+        def on_completion(metadata: RecordMetadata, error: KafkaSinkError | None) -> None:
             self.told.accepted[number] = metadata.partition
             self.told.outcome(number, metadata.offset, error)
 
-        return on_delivery
+        return on_completion
 
     def numbered(self, count: int, scope: object) -> list[int]:
         numbers = [next(self.numbers) for _ in range(count)]

@@ -123,7 +123,7 @@ class Transactions:
         epoch = self.epoch
         appended: dict[int, list[int]] = {partition: [] for partition in range(PARTITIONS)}
         self.told[epoch] = appended, []
-        self.producer.begin()
+        self.producer.begin_transaction()
         scope = self.producer.scope(keeps_rejected=True)
         try:
             self.client.healthy = False
@@ -136,11 +136,11 @@ class Transactions:
                 for rows in scope.take_rejected()
                 for value in rows.columns.value.to_pylist()  # type: ignore[union-attr]
             )
-            self.producer.commit()
+            self.producer.commit_transaction()
         except (DeliveryError, DeadlineError, TransactionError):
             self.heal()
             scope.discard()
-            self.producer.abort()
+            self.producer.abort_transaction()
         finally:
             self.heal()
             scope.discard()

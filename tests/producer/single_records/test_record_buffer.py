@@ -221,10 +221,10 @@ def test_where_there_is_no_memory_those_that_are_enough_fail_at_max_block_ms(
     topic, told = new_topic(1, on=proxied_kafka.cluster), Told()
     settings = {"buffer_memory": 64 * 1024, "max_block_ms": 1000, "linger_ms": HOUR_MS, "delivery_timeout_ms": 2 * HOUR_MS}
     with producer_on(proxied_kafka.cluster.bootstrap_servers, **settings) as producer:
-        assert producer.send(topic, b"first", on_delivery=told.of("first")) is not None
+        assert producer.send(topic, b"first", on_completion=told.of("first")) is not None
         producer.flush(20)
         proxied_kafka.proxy.pause()
-        futures = [producer.send(topic, bytes(1000), on_delivery=told.of(n)) for n in range(200)]
+        futures = [producer.send(topic, bytes(1000), on_completion=told.of(n)) for n in range(200)]
         late = [future for future in futures if future.done()]
         assert late
         for future in late:
@@ -328,9 +328,9 @@ def test_records_that_are_never_taken_expire_in_batches_and_before(cluster: Reco
     told = Told()
     timeouts = {"delivery_timeout_ms": 600, "request_timeout_ms": 500, "linger_ms": 0, "max_block_ms": 10_000}
     producer = producer_on(cluster.bootstrap_servers, buffer_memory=CHUNK_SIZE, **timeouts)
-    futures = [producer.send("t", b"%0*d" % (ALL_MEMORY, 0), on_delivery=told.of(0))]
+    futures = [producer.send("t", b"%0*d" % (ALL_MEMORY, 0), on_completion=told.of(0))]
     held.wait()  # what holds the memory
-    futures += [producer.send("t", b"%d" % n, on_delivery=told.of(n)) for n in range(1, 6)]
+    futures += [producer.send("t", b"%d" % n, on_completion=told.of(n)) for n in range(1, 6)]
     told.wait_for(6)
     assert {type(future.exception(10)) for future in futures} == {DeliveryTimeoutError}
     assert sorted(told.records) == list(range(6))
@@ -382,7 +382,7 @@ def test_a_row_that_the_partitioner_refuses_fails_alone_and_the_others_go_on_in_
     topic, told = new_topic(1), Told()
     with producer_on(kafka.bootstrap_servers, partitioner_class=Odd, **LINGERING) as producer:
         futures = [
-            producer.send(topic, b"%d" % (2 * n + (n in wrong)), headers=[("n", b"%d" % n)], on_delivery=told.of(n))
+            producer.send(topic, b"%d" % (2 * n + (n in wrong)), headers=[("n", b"%d" % n)], on_completion=told.of(n))
             for n in range(1000)
         ]
         producer.flush()

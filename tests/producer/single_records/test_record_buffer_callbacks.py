@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from spark_kafka_sink.errors import KafkaSinkError, MetadataTimeoutError, UsageError
-from spark_kafka_sink.producer.base.producer_record import OnDelivery, RecordMetadata
+from spark_kafka_sink.producer.base.producer_record import OnCompletion, RecordMetadata
 from spark_kafka_sink.producer.producer import CHUNK_SIZE, Producer
 from spark_kafka_sink.producer.single_records.record_future import RecordFuture
 from spark_kafka_sink.producer.single_records.topic_buffer import MAX_ROWS
@@ -24,7 +24,7 @@ from tests.waiting import wait_until
 pytestmark = pytest.mark.slow
 
 
-def in_callback(what: Callable[[], object], outcome: list[object]) -> OnDelivery:
+def in_callback(what: Callable[[], object], outcome: list[object]) -> OnCompletion:
     """Keeps what the call returned or raised."""
 
     def callback(metadata: RecordMetadata, error: KafkaSinkError | None) -> None:
@@ -42,10 +42,10 @@ def test_a_callback_may_send(kafka: Kafka, new_topic: NewTopic) -> None:
         answers: list[RecordFuture] = []
 
         def answer(metadata: RecordMetadata, error: KafkaSinkError | None) -> None:
-            answers.append(producer.send(other, b"%d" % metadata.offset, on_delivery=told.of(metadata.offset)))
+            answers.append(producer.send(other, b"%d" % metadata.offset, on_completion=told.of(metadata.offset)))
 
         for n in range(100):
-            producer.send(topic, b"%d" % n, on_delivery=answer)  # of another topic, which is not known yet
+            producer.send(topic, b"%d" % n, on_completion=answer)  # of another topic, which is not known yet
         told.wait_for(100)
         assert [future.result(0).offset for future in answers] == list(range(100))
     assert [record.value for record in read_topic(kafka.bootstrap_servers, other)] == [b"%d" % n for n in range(100)]
@@ -57,9 +57,9 @@ def test_a_callback_may_send_more_than_is_buffered_at_once(cluster: RecordingBro
 
         def send_many(metadata: RecordMetadata, error: KafkaSinkError | None) -> None:
             for n in range(many):
-                producer.send("t", b"%d" % n, on_delivery=told.of(n))
+                producer.send("t", b"%d" % n, on_completion=told.of(n))
 
-        producer.send("t", b"0", on_delivery=send_many)
+        producer.send("t", b"0", on_completion=send_many)
         producer.flush()
         wait_until(lambda: len(told.ends) >= many - MAX_ROWS, "full batches go although the rest lingers")
         producer.flush()
@@ -84,7 +84,7 @@ def test_a_callback_that_would_wait_for_ever_is_told_so(
         producer.send(topic, b"0", partition=0).done()
         producer.flush()
         waiting: list[RecordFuture] = []
-        first = producer.send(topic, b"1", partition=0, on_delivery=in_callback(lambda: wait(producer, waiting[0]), outcome))
+        first = producer.send(topic, b"1", partition=0, on_completion=in_callback(lambda: wait(producer, waiting[0]), outcome))
         waiting.append(producer.send(topic, b"2", partition=1))
         assert not first.done()
         producer.flush()
@@ -111,7 +111,7 @@ def test_a_callback_in_the_thread_that_sends_waits_for_no_lock_of_that_thread(cl
 
         calls = [send_too_many, futures[0].result, producer.flush, lambda: producer.partitions_for("nowhere")]
         for n in range(300):
-            futures.append(producer.send("t", bytes(100), on_delivery=in_callback(calls[min(n % 60, 3)], outcome)))
+            futures.append(producer.send("t", bytes(100), on_completion=in_callback(calls[min(n % 60, 3)], outcome)))
         assert len(outcome) > 100, "some have failed for want of memory"
         assert {type(each) for each in outcome} == {RecordFuture, UsageError, MetadataTimeoutError}
         assert set(waited) == {0}
@@ -122,7 +122,7 @@ def test_a_callback_in_the_thread_that_sends_waits_for_no_lock_of_that_thread(cl
 def test_a_callback_may_begin_to_close(kafka: Kafka, new_topic: NewTopic) -> None:
     topic, outcome = new_topic(1), list[object]()
     producer = producer_on(kafka.bootstrap_servers, **LINGERING)
-    futures = [producer.send(topic, b"0", on_delivery=in_callback(producer.close, outcome))]
+    futures = [producer.send(topic, b"0", on_completion=in_callback(producer.close, outcome))]
     producer.flush(20)
     wait_until(lambda: producer.closed, "the producer is closed")
     with pytest.raises(UsageError, match="closed"):

@@ -58,9 +58,9 @@ def test_a_close_that_cannot_wait_fails_every_record_once(cluster: RecordingBrok
     held = cluster.faults.hold(ApiKey.PRODUCE, times=None)
     told = Told()
     producer = producer_on(cluster.bootstrap_servers, buffer_memory=memory, linger_ms=5)
-    futures = [producer.send("t", b"%0*d" % (ALL_MEMORY, 0), on_delivery=told.of(0))]
+    futures = [producer.send("t", b"%0*d" % (ALL_MEMORY, 0), on_completion=told.of(0))]
     held.wait()  # what holds the memory
-    futures += [producer.send("t", b"%d" % n, on_delivery=told.of(n)) for n in range(1, 20)]
+    futures += [producer.send("t", b"%d" % n, on_completion=told.of(n)) for n in range(1, 20)]
     with pytest.raises(
         FlushTimeoutError, match=r"close: (1 record was|\d+ records were) not acknowledged within 0.* s and failed"
     ):
@@ -75,7 +75,7 @@ def test_a_close_that_cannot_wait_fails_every_record_once(cluster: RecordingBrok
 def test_an_error_in_a_producers_with_fails_every_record(cluster: RecordingBroker) -> None:
     told, futures = Told(), list[RecordFuture]()
     with pytest.raises(ZeroDivisionError), producer_on(cluster.bootstrap_servers, **LINGERING) as producer:
-        futures += [producer.send("t", b"%d" % n, on_delivery=told.of(n)) for n in range(5)]
+        futures += [producer.send("t", b"%d" % n, on_completion=told.of(n)) for n in range(5)]
         raise ZeroDivisionError
     assert {type(future.exception(0)) for future in futures} == {UsageError}
     assert told.records == list(range(5))

@@ -99,7 +99,7 @@ def test_a_callback_that_raises_harms_nobody(raised: BaseException, caplog: pyte
         result.acked(10, -1)
     assert [each.result(0).offset for each in (first, *others, last)] == [10, 11, 12, 13]
     assert told.records == ["last"]
-    assert "on_delivery raised an exception" in caplog.text
+    assert "on_completion raised an exception" in caplog.text
 
 
 def test_an_interrupt_in_a_callback_goes_on_to_who_sends_and_the_record_has_failed_all_the_same() -> None:

@@ -119,7 +119,7 @@ def test_the_timestamp_is_the_brokers_where_the_topic_says_so(kafka: Kafka, new_
 def test_without_acks_a_record_is_sent_and_its_offset_is_not_known(kafka: Kafka, new_topic: NewTopic) -> None:
     topic, told = new_topic(1), Told()
     with producer_on(kafka, acks="0") as producer:
-        futures = [producer.send(topic, b"%d" % n, timestamp=50 + n, on_delivery=told.of(n)) for n in range(3)]
+        futures = [producer.send(topic, b"%d" % n, timestamp=50 + n, on_completion=told.of(n)) for n in range(3)]
         assert [future.result(10) for future in futures] == [RecordMetadata(topic, 0, -1, 50 + n, -1, 1) for n in range(3)]
     assert told.records == [0, 1, 2]
     wait_until(lambda: len(read(kafka, topic)) == 3, "all three records")
@@ -133,7 +133,7 @@ def test_callbacks_run_in_order_within_a_partition_and_before_anybody_has_the_re
 ) -> None:
     topic, told = new_topic(3), Told()
     with producer_on(kafka, batch_size=3000, linger_ms=0, **settings) as producer:
-        futures = [producer.send(topic, b"%d" % n, on_delivery=told.of(n)) for n in range(3_000)]
+        futures = [producer.send(topic, b"%d" % n, on_completion=told.of(n)) for n in range(3_000)]
         for n in range(0, 3_000, 997):
             futures[n].result(30)
             assert n in told.records
@@ -164,7 +164,7 @@ def test_callbacks_run_in_order_within_a_partition_and_before_anybody_has_the_re
         ({"timestamp": -1}, RecordError, "timestamp -1 ms is before 1970"),
         ({"timestamp": 1.0}, RecordError, "timestamp is 1.0"),
         ({"timestamp": 2**63}, RecordError, "timestamp 9223372036854775808 ms does not fit in 64 bits"),
-        ({"on_delivery": 5}, UsageError, r"on_delivery is int, must be a function\(metadata, error\)"),
+        ({"on_completion": 5}, UsageError, r"on_completion is int, must be a function\(metadata, error\)"),
         ({"headers": [("a",)]}, RecordError, "pairs"),
         ({"headers": [(None, b"")]}, RecordError, "pairs"),
         ({"headers": [b"a"]}, RecordError, "pairs"),
@@ -181,7 +181,7 @@ def test_a_malformed_call_is_raised_and_harms_no_other(
     with producer_on(kafka, linger_ms=60_000) as producer:
         before = producer.send(topic, b"before")
         with pytest.raises(error, match=text):
-            producer.send(**{"topic": topic, "on_delivery": told.of("never"), **call})
+            producer.send(**{"topic": topic, "on_completion": told.of("never"), **call})
         after = producer.send(topic, b"after")
         producer.flush()
         assert (before.result().offset, after.result().offset) == (0, 1)
@@ -216,7 +216,7 @@ def test_what_cannot_be_sent_fails_its_future_and_harms_no_other(
     topic, told = new_topic(2), Told()
     with producer_on(kafka, linger_ms=60_000, max_block_ms=1000, max_request_size=2000) as producer:
         before = producer.send(topic, b"before", partition=0)
-        failed = producer.send(**{"topic": topic, "value": b"v", "on_delivery": told.of("failed"), **call})
+        failed = producer.send(**{"topic": topic, "value": b"v", "on_completion": told.of("failed"), **call})
         assert failed.done()
         with pytest.raises(error, match=text):
             failed.result()

@@ -18,10 +18,10 @@ def _brokers() -> Iterator[dict[int, EmbeddedBroker]]:
     with _broker(0) as version_1, _broker(2) as version_2:
         for broker in (version_1, version_2):  # so that there are coordinators
             with under_id(broker.bootstrap_servers, "first") as producer:
-                producer.begin()
+                producer.begin_transaction()
                 producer.send("first", b"1").result(30)
-                producer.send_offsets({("first", 0): 1}, "first")
-                producer.commit()
+                producer.send_offsets_to_transaction({("first", 0): 1}, "first")
+                producer.commit_transaction()
         yield {1: version_1, 2: version_2}
 
 

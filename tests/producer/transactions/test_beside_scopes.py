@@ -16,15 +16,15 @@ from tests.producer.transactions.transacting import scoped, under_id, until_read
 
 def test_what_a_scope_dropped_is_missed_by_the_commit(broker: EmbeddedBroker, topic: str) -> None:
     with under_id(broker.bootstrap_servers, topic, linger_ms=100_000, delivery_timeout_ms=200_000) as producer:
-        producer.begin()
+        producer.begin_transaction()
         with pytest.raises(ZeroDivisionError), producer.scope() as scope:
             scope.append(topic, numbers(range(3)))
             scope.flush(10)
             scope.append(topic, numbers(range(3, 6)))
             raise ZeroDivisionError
         with pytest.raises(TransactionAbortableError, match="the send scope was discarded"):
-            producer.commit()
-        producer.abort()
+            producer.commit_transaction()
+        producer.abort_transaction()
         commit_next(producer, topic, 7)
     until_read(broker, topic, [7])
 
@@ -32,7 +32,7 @@ def test_what_a_scope_dropped_is_missed_by_the_commit(broker: EmbeddedBroker, to
 def test_what_a_scope_dropped_while_a_commit_waited_for_it_is_missed_by_that(broker: EmbeddedBroker, topic: str) -> None:
     one_by_one: dict[str, Any] = {"batch_size": 1, "max_in_flight_requests_per_connection": 1}
     with under_id(broker.bootstrap_servers, topic, **one_by_one) as producer:
-        producer.begin()
+        producer.begin_transaction()
         with (
             pytest.raises(TransactionTimeoutError),
             broker.faults.hold(ApiKey.PRODUCE, topic=topic) as held,
@@ -40,17 +40,17 @@ def test_what_a_scope_dropped_while_a_commit_waited_for_it_is_missed_by_that(bro
         ):
             scope.append(topic, numbers(range(3)))
             held.wait()
-            producer.commit(0.1)
+            producer.commit_transaction(0.1)
         with pytest.raises(TransactionAbortableError, match="the send scope was discarded"):
-            producer.commit()
-        producer.abort()
+            producer.commit_transaction()
+        producer.abort_transaction()
         commit_next(producer, topic, 7)
     until_read(broker, topic, [7])
 
 
 def test_a_scope_that_has_nothing_to_drop_keeps_no_commit_from_its_end(broker: EmbeddedBroker, topic: str) -> None:
     with under_id(broker.bootstrap_servers, topic) as producer:
-        producer.begin()
+        producer.begin_transaction()
         with (
             pytest.raises(TransactionTimeoutError),
             broker.faults.hold(ApiKey.END_TXN),
@@ -58,8 +58,8 @@ def test_a_scope_that_has_nothing_to_drop_keeps_no_commit_from_its_end(broker: E
         ):
             scope.append(topic, numbers(range(3)))
             scope.flush(10)
-            producer.commit(0.1)
-        producer.commit()
+            producer.commit_transaction(0.1)
+        producer.commit_transaction()
     until_read(broker, topic, [0, 1, 2])
 
 

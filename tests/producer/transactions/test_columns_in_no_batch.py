@@ -44,32 +44,32 @@ def append_too_much(broker: EmbeddedBroker, scope: SendScope, topic: str) -> Non
 
 
 def commit_next(producer: Producer, topic: str) -> None:
-    producer.abort(20)
-    producer.begin()
+    producer.abort_transaction(20)
+    producer.begin_transaction()
     producer.send(topic, b"7")
-    producer.commit(20)
+    producer.commit_transaction(20)
 
 
 @only_version_2
 def test_rows_that_there_was_no_memory_for_are_missed_by_the_commit(broker: EmbeddedBroker, topic: str) -> None:
     with under_id(broker.bootstrap_servers, topic, **LITTLE_MEMORY) as producer:
-        producer.begin()
+        producer.begin_transaction()
         with failing_scope(producer) as scope:
             append_too_much(broker, scope, topic)
             with pytest.raises(TransactionAbortableError, match=r"buffer\.memory"):
-                producer.commit(20)
+                producer.commit_transaction(20)
         commit_next(producer, topic)
     until_read(broker, topic, [7])
 
 
 def test_a_row_that_is_too_large_is_missed_by_the_commit(broker: EmbeddedBroker, topic: str) -> None:
     with under_id(broker.bootstrap_servers, topic) as producer:
-        producer.begin()
+        producer.begin_transaction()
         with failing_scope(producer) as scope:
             with pytest.raises(RecordTooLargeError):
                 scope.append(topic, numbers([1], width=2_000_000))
             with pytest.raises(TransactionAbortableError, match="RECORD_TOO_LARGE"):
-                producer.commit()
+                producer.commit_transaction()
         commit_next(producer, topic)
     until_read(broker, topic, [7])
 
@@ -81,23 +81,23 @@ def test_an_append_that_is_interrupted_is_missed_by_the_commit(
         raise KeyboardInterrupt
 
     with under_id(broker.bootstrap_servers, topic) as producer:
-        producer.begin()
+        producer.begin_transaction()
         with failing_scope(producer) as scope:
             with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
                 patched.setattr(columns_of(producer), "_placed", interrupted)
                 scope.append(topic, numbers([1]))
             with pytest.raises(TransactionAbortableError, match="failed with KeyboardInterrupt"):
-                producer.commit()
+                producer.commit_transaction()
         commit_next(producer, topic)
     until_read(broker, topic, [7])
 
 
 def test_a_wrong_call_harms_nothing_that_was_sent(broker: EmbeddedBroker, topic: str) -> None:
     with under_id(broker.bootstrap_servers, topic) as producer:
-        producer.begin()
+        producer.begin_transaction()
         with producer.scope() as scope:
             scope.append(topic, numbers([1]))
             with pytest.raises(SchemaError):
                 scope.append(topic, RecordColumns(1, value=pa.array([1.5])))
-        producer.commit()
+        producer.commit_transaction()
     until_read(broker, topic, [1])

@@ -156,10 +156,10 @@ ROWS = [
 
 
 def transact(producer: Producer, topic: str, value: bytes) -> None:
-    producer.begin()
+    producer.begin_transaction()
     producer.send(topic, value)
-    producer.send_offsets({(topic, 0): int(value)}, topic)
-    producer.commit()
+    producer.send_offsets_to_transaction({(topic, 0): int(value)}, topic)
+    producer.commit_transaction()
 
 
 def raised_by(*calls: Callable[[], object]) -> KafkaSinkError | None:
@@ -222,7 +222,7 @@ def again(producer: Producer, topic: str, seen: KafkaSinkError | None) -> None:
 def abortable(producer: Producer, topic: str, seen: KafkaSinkError | None) -> None:
     assert type(seen) is TransactionAbortableError
     assert seen.__cause__ is None or type(seen.__cause__) is refused_class(seen.__cause__)
-    producer.abort()
+    producer.abort_transaction()
     transact(producer, topic, b"2")
 
 
@@ -230,18 +230,18 @@ def no_end(broker: EmbeddedBroker, producer: Producer, seen: KafkaSinkError | No
     """Where the coordinator has the open transaction all the same, to ask for another epoch is to be fenced by oneself."""
     assert type(seen) is TransactionAbortableError
     ending, asking = broker.faults.watch(ApiKey.END_TXN), broker.faults.watch(ApiKey.INIT_PRODUCER_ID)
-    assert type(raised_by(producer.abort)) in (NoneType, ProducerFencedError)
+    assert type(raised_by(producer.abort_transaction)) in (NoneType, ProducerFencedError)
     assert (ending.hits, asking.hits > 0) == (0, True)
 
 
 def fenced(producer: Producer, topic: str, seen: KafkaSinkError | None) -> None:
     assert type(seen) is ProducerFencedError
-    assert str(raised_by(producer.begin)) == str(raised_by(producer.init_transactions)) == str(seen)
+    assert str(raised_by(producer.begin_transaction)) == str(raised_by(producer.init_transactions)) == str(seen)
 
 
 def fatal(producer: Producer, topic: str, seen: KafkaSinkError | None) -> None:
     assert type(seen) is refused_class(seen)
-    assert str(raised_by(producer.begin)) == str(raised_by(producer.abort)) == str(seen)
+    assert str(raised_by(producer.begin_transaction)) == str(raised_by(producer.abort_transaction)) == str(seen)
 
 
 AFTER: dict[Then, Callable[[Producer, str, KafkaSinkError | None], None]] = {
@@ -265,11 +265,11 @@ def test_what_was_not_tried_because_of_another_topic_is_not_what_counts(
             producer.partitions_for(topic)
         left = [{(blamed, 0): code}]  # once the coordinator refuses that, and so tries nothing of the request
         monkeypatch.setattr(transactions, "_refused", lambda *_: left.pop() if left else {})
-        producer.begin()
+        producer.begin_transaction()
         for topic in (innocent, blamed):
             producer.send(topic, b"1")
         producer.flush(20)  # both at once
-        seen = raised_by(producer.commit)
+        seen = raised_by(producer.commit_transaction)
         assert not left
     if code is E.TOPIC_AUTHORIZATION_FAILED:
         assert f"topic {blamed} partition 0: TOPIC_AUTHORIZATION_FAILED; " in str(seen)

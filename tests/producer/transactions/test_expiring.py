@@ -53,7 +53,7 @@ def test_a_producer_that_closes_waits_for_its_last_batch_no_longer_than_that_liv
 )
 def test_a_producer_that_closes_aborts_as_soon_as_a_batch_has_expired(broker: EmbeddedBroker, topic: str) -> None:
     producer = under_id(broker.bootstrap_servers, topic, **EXPIRING)
-    producer.begin()
+    producer.begin_transaction()
     producer.send(topic, b"0").result(SOON_S)
     sent = send_what_expires(broker, producer, topic)
     close(producer)
@@ -65,22 +65,22 @@ def test_a_producer_that_closes_aborts_as_soon_as_a_batch_has_expired(broker: Em
 @pytest.mark.parametrize("transaction_version", [1], ids=["tv1"], indirect=True)
 def test_a_partition_is_added_though_the_commit_that_waits_for_it_has_timed_out(broker: EmbeddedBroker, topic: str) -> None:
     with under_id(broker.bootstrap_servers, topic) as producer:
-        producer.begin()
+        producer.begin_transaction()
         loading = broker.faults.fail(ApiKey.ADD_PARTITIONS_TO_TXN, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, times=None)
         sent = producer.send(topic, b"1")
         with pytest.raises(TransactionTimeoutError):
-            producer.commit(0.1)
+            producer.commit_transaction(0.1)
         loading.remove()
         assert sent.exception(SOON_S) is None
-        producer.commit()
+        producer.commit_transaction()
     until_read(broker, topic, [1])
 
 
 def test_a_producer_that_closes_commits_what_a_commit_that_timed_out_has_begun_to(broker: EmbeddedBroker, topic: str) -> None:
     producer = under_id(broker.bootstrap_servers, topic)
-    producer.begin()
+    producer.begin_transaction()
     producer.send(topic, b"1")
     with broker.faults.hold(ApiKey.PRODUCE, topic=topic), pytest.raises(TransactionTimeoutError):
-        producer.commit(0.1)
+        producer.commit_transaction(0.1)
     close(producer)
     until_read(broker, topic, [1])

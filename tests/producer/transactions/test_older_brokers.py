@@ -23,8 +23,12 @@ def test_begin_and_commit_work_at_every_broker_that_has_transactions(like: str) 
         kafka.create_topic("events")
         with Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": "own"}) as producer:
             producer.init_transactions()
-            for value, ends in [(b"a", producer.commit), (b"b", producer.abort), (b"c", producer.commit)]:
-                producer.begin()
+            for value, ends in [
+                (b"a", producer.commit_transaction),
+                (b"b", producer.abort_transaction),
+                (b"c", producer.commit_transaction),
+            ]:
+                producer.begin_transaction()
                 producer.send("events", value, partition=0).result(30)
                 ends()
 

@@ -35,13 +35,13 @@ def test_what_fails_at_once_lets_nothing_be_committed(
 ) -> None:
     topic = new_topic(1, on=transaction_kafka)
     with under_id(transaction_kafka.bootstrap_servers, topic, max_block_ms=5_000) as producer:
-        producer.begin()
+        producer.begin_transaction()
         producer.send(topic, b"1")
         failed = producer.send(**{"topic": topic} | record)
         assert isinstance(failed.exception(10), KafkaSinkError)
         with pytest.raises(TransactionAbortableError):
-            producer.commit()
-        producer.abort()
+            producer.commit_transaction()
+        producer.abort_transaction()
         commit_next(producer, topic, 2)
     until_read(transaction_kafka, topic, [2])
 
@@ -49,12 +49,12 @@ def test_what_fails_at_once_lets_nothing_be_committed(
 def test_what_its_partitioner_refuses_later_lets_nothing_be_committed(transaction_kafka: Kafka, new_topic: NewTopic) -> None:
     topic = new_topic(1, on=transaction_kafka)
     with under_id(transaction_kafka.bootstrap_servers, topic, partitioner_class=Refusing, linger_ms=1_000) as producer:
-        producer.begin()
+        producer.begin_transaction()
         producer.send(topic, b"1")
         failed = producer.send(topic, b"bad")
         with pytest.raises(TransactionAbortableError, match="no partition for this"):
-            producer.commit()
+            producer.commit_transaction()
         assert isinstance(failed.exception(10), KafkaSinkError)
-        producer.abort()
+        producer.abort_transaction()
         commit_next(producer, topic, 2)
     until_read(transaction_kafka, topic, [2])

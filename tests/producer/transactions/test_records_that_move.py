@@ -96,7 +96,7 @@ def test_what_comes_into_a_batch_between_two_looks_is_not_overlooked(
         under_id(broker.bootstrap_servers, topic, partitioner_class=gated_partitioner(gate), **LINGERING) as producer,
         ThreadPoolExecutor() as threads,
     ):
-        producer.begin()
+        producer.begin_transaction()
         if begun:
             producer.send(topic, b"0")
             producer.flush(DEADLINE_S)
@@ -104,7 +104,7 @@ def test_what_comes_into_a_batch_between_two_looks_is_not_overlooked(
         moving = threads.submit(producer.flush, DEADLINE_S)
         assert gate.reached.wait(DEADLINE_S)
         between_looks(monkeypatch, producer, moves)
-        ending = threads.submit(producer.commit if committed else producer.abort)
+        ending = threads.submit(producer.commit_transaction if committed else producer.abort_transaction)
         wait_until(lambda: manager_of(producer).state in ENDING or ending.done())
         wake_sender(producer)
         ending.result(DEADLINE_S)
@@ -120,7 +120,7 @@ def test_an_abort_waits_for_the_end_of_an_append_and_not_longer(
     """Its rows have failed by then, but the thread that appended them has not said that it is done."""
     gate, asleep, looked = Gate(), Gate(), threading.Event()
     with under_id(broker.bootstrap_servers, topic, **LINGERING) as producer, ThreadPoolExecutor() as threads:
-        producer.begin()
+        producer.begin_transaction()
         producer.send(topic, b"0")
         producer.flush(DEADLINE_S)
         buffer = records_of(producer).topic_buffer(topic)
@@ -139,7 +139,7 @@ def test_an_abort_waits_for_the_end_of_an_append_and_not_longer(
             return polls(timeout_ms, now_ms)
 
         monkeypatch.setattr(producer._client, "poll", polled)
-        aborting = threads.submit(producer.abort)
+        aborting = threads.submit(producer.abort_transaction)
         assert looked.wait(DEADLINE_S)
         gate.opened.set()
         aborting.result(DEADLINE_S)
@@ -168,11 +168,11 @@ def test_what_is_sent_and_committed_behind_the_back_of_the_senders_thread_is_in_
     with under_id(broker.bootstrap_servers, topic, **LINGERING) as producer, ThreadPoolExecutor() as threads:
         producer.partitions_for(topic)
         before_the_next_request(monkeypatch, producer, gate)
-        producer.begin()
+        producer.begin_transaction()
         wake_sender(producer)
         assert gate.reached.wait(DEADLINE_S)
         sent = producer.send(topic, b"1")
-        committing = threads.submit(producer.commit)
+        committing = threads.submit(producer.commit_transaction)
         wait_until(lambda: manager_of(producer).state is State.COMMITTING_TRANSACTION)
         gate.opened.set()
         committing.result(DEADLINE_S)
@@ -186,13 +186,13 @@ def test_what_fails_when_the_commit_is_on_its_way_already_makes_nothing_of_it(
     """Its send() was let in while the transaction was open; its failure cannot call back the commit any more."""
     sending = Gate()
     with under_id(broker.bootstrap_servers, topic) as producer, ThreadPoolExecutor() as threads:
-        producer.begin()
+        producer.begin_transaction()
         producer.send(topic, b"0").result(DEADLINE_S)
         held_at(monkeypatch, manager_of(producer), "check_may_send", sending, before=False)
         failed = threads.submit(producer.send, topic, b"x" * 2_000_000)
         assert sending.reached.wait(DEADLINE_S)
         with broker.faults.hold(ApiKey.END_TXN) as held:
-            committed = threads.submit(producer.commit)
+            committed = threads.submit(producer.commit_transaction)
             held.wait()
             sending.opened.set()
             assert isinstance(failed.result(DEADLINE_S).exception(0), RecordTooLargeError)
@@ -207,12 +207,12 @@ def test_a_record_that_comes_too_late_for_a_commit_is_told_by_it(
     """Its send() was let in while the transaction was open, and went on when nothing kept that from its end any more."""
     sending, flushing = Gate(), Gate()
     with under_id(broker.bootstrap_servers, topic, **LINGERING) as producer, ThreadPoolExecutor() as threads:
-        producer.begin()
+        producer.begin_transaction()
         held_at(monkeypatch, manager_of(producer), "check_may_send", sending, before=False)
         held_at(monkeypatch, records_of(producer), "flush", flushing, before=True)
         sent = threads.submit(producer.send, topic, b"1")
         assert sending.reached.wait(DEADLINE_S)
-        committed = threads.submit(producer.commit, 0.3)
+        committed = threads.submit(producer.commit_transaction, 0.3)
         assert flushing.reached.wait(DEADLINE_S)
         wake_sender(producer)
         wait_until(lambda: manager_of(producer).state is State.READY)
@@ -221,6 +221,6 @@ def test_a_record_that_comes_too_late_for_a_commit_is_told_by_it(
         flushing.opened.set()
         committed.result(DEADLINE_S)  # no error: who met one would write again what is committed
         assert "the transaction is committed if its records are; records that another thread sent meanwhile" in caplog.text
-        producer.begin()
-        producer.commit()
+        producer.begin_transaction()
+        producer.commit_transaction()
     until_read(broker, topic, [1])

@@ -54,10 +54,10 @@ def lacks(error: BaseException | None, transactional_id: str) -> tuple[str, str,
 
 
 def transact(producer: Producer, topic: str) -> None:
-    producer.begin()
+    producer.begin_transaction()
     producer.send(topic, b"1")
-    producer.send_offsets({("first", 0): 1}, "readers")
-    producer.commit()
+    producer.send_offsets_to_transaction({("first", 0): 1}, "readers")
+    producer.commit_transaction()
 
 
 @pytest.mark.parametrize("transaction_version", [1], ids=["tv1"], indirect=True)
@@ -77,8 +77,8 @@ def test_it_is_named_and_ends_what_it_is_about(
         assert type(error) is (TransactionAbortableError if goes_on else TransactionAuthorizationError)
         assert lacks(cause, topic) == wanted
         if goes_on:
-            producer.abort()
+            producer.abort_transaction()
             transact(producer, topic)
         else:
             with pytest.raises(TransactionAuthorizationError):
-                producer.abort()
+                producer.abort_transaction()

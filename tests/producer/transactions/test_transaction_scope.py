@@ -132,7 +132,7 @@ def test_nothing_is_sent_outside_of_a_transaction(transaction_kafka: Kafka, topi
 
 def test_the_two_kinds_of_transactional_producers_are_not_mixed(transaction_kafka: Kafka, topic: str) -> None:
     with scoped(transaction_kafka.bootstrap_servers) as producer, pytest.raises(UsageError, match=r"set it and call init_trans"):
-        producer.begin()
+        producer.begin_transaction()
     with (
         under_id(transaction_kafka.bootstrap_servers, topic) as producer,
         pytest.raises(UsageError, match=r"has a transactional\.id"),

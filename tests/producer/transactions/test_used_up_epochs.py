@@ -31,10 +31,10 @@ def test_transactions_go_on_in_order_through_the_last_epoch(broker: EmbeddedBrok
     set_epoch(broker, topic, LAST_EPOCH - before)
     with under_id(broker.bootstrap_servers, topic) as producer:
         for turn in range(6):
-            producer.begin()
+            producer.begin_transaction()
             for row in range(3):
                 producer.send(topic, b"%d" % (turn * 3 + row))
-            producer.commit()
+            producer.commit_transaction()
     until_read(broker, topic, list(range(18)))
 
 

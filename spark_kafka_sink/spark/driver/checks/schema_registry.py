@@ -33,7 +33,8 @@ def check_registry(context: CheckContext) -> Iterator[CheckLine]:
 
     now = time.monotonic()
     one_s, all_s = (max(0.1, deadline - now) for deadline in (context.soon(), context.deadline))
-    quick = replace(settings.registry, timeout=min(settings.registry.timeout, one_s), max_retries=0)
+    limit_ms = min(settings.registry.request_timeout_ms, int(one_s * 1000))
+    quick = replace(settings.registry, request_timeout_ms=limit_ms, max_retries=0)
     with RegistryClient(quick, call_s=one_s) as opened:
         client = opened.within(all_s)
         for config in settings.configs:

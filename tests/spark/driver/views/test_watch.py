@@ -182,13 +182,13 @@ def metrics() -> Iterator[DeliveryMetrics]:
 def test_a_driver_shows_its_own_queries(metrics: DeliveryMetrics, capsys: pytest.CaptureFixture[str]) -> None:
     for number in range(3):
         metrics.batch_committed(batch(number, records=500, bytes=2_000_000, retries=1))
-    metrics.watch(timeout_s=0.01)
+    metrics.watch(timeout=0.01)
     # If another test has left a session of Spark, that says that the query does not run, and a line follows.
     _, line, *_ = capsys.readouterr().out.splitlines()
     assert line.split()[1:9] == ["b44074e6", "2", "500", "2.0", "250", "1.0", "8", "128"]
 
 
-@pytest.mark.parametrize("wrong", [{"interval_s": 0}, {"timeout_s": -1.0}, {"interval_s": float("nan")}])
+@pytest.mark.parametrize("wrong", [{"interval": 0}, {"timeout": -1.0}, {"interval": float("nan")}])
 def test_a_time_that_is_none_is_refused(metrics: DeliveryMetrics, wrong: dict[str, float]) -> None:
     with pytest.raises(UsageError, match=r"must be a number of seconds above 0"):
         metrics.watch(**wrong)
