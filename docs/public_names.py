@@ -102,12 +102,14 @@ BROKER: Sequence[str] = (
 )
 SHARED: Sequence[str] = ("Tabular",)
 """Base classes whose members are shown with each class, because they have no entry of their own."""
-# Members that other parts of the package use and programs do not.
+# Members that other parts of the package, or its own tests, use and programs do not.
 INSIDE: Mapping[str, Sequence[str]] = {
+    "Acl": ("applies_to",),
     "ClientMetricsManager": ("push", "subscription"),
-    "EmbeddedBroker": ("cluster", "server"),
+    "Cluster": ("controller_id", "leader_epoch", "topic_error", "topic_id", "topics"),
+    "EmbeddedBroker": ("address", "cluster", "direct_servers", "server"),
     "Fault": ("forget", "hit", "undo"),
-    "FaultInjection": ("attach", "detach", "of_broker", "storage"),
+    "FaultInjection": ("attach", "delay_markers", "detach", "of_broker", "seen", "storage"),
     "BatchReport": ("from_bytes", "to_bytes"),
     "BrokerConfig": ("has_authorizer", "initial_acls", "uses_sasl", "uses_tls"),
     "DeliveryMetrics": (
@@ -122,16 +124,19 @@ INSIDE: Mapping[str, Sequence[str]] = {
         "transaction_ages",
         "writes",
     ),
-    "DeliveryReport": ("bad_rows_text", "errors_text", "slowed_down", "summed"),
+    "DeliveryReport": ("add", "bad_rows_text", "errors_text", "slowed_down", "summed"),
     "DriverCollector": ("is_available",),
+    "PartitionReport": ("add",),
     "PartitionReports": (
-        *("columns", "count", "from_bytes", "largest_topics", "summed", "summed_topics", "to_bytes", "with_sum_of_others"),
+        *("add", "columns", "count", "from_bytes", "largest_topics", "summed", "summed_topics", "to_bytes", "with_sum_of_others"),
     ),
     "Producer": ("close_when_idle", "transaction"),
     "QueryHistory": ("column", "ends_s", "last_cells", "title"),
     "RecordColumns": ("lengths", "is_like"),
     "RecordFuture": ("complete", "fail", "pending"),
-    "SendScope": ("discarded", "is_transaction"),
+    "SendScope": (
+        *("discard", "discarded", "is_transaction", "progress", "raise_error", "request_topics", "rows_per_append", "tally"),
+    ),
 }
 # Programs get these from other calls, and do not construct them.
 GIVEN = (

@@ -263,8 +263,8 @@ class CommitStoppedError(CommitError):
 
     With the reason TOPIC_REPLACED it stops once, because the rows that are gone went with their topic.
 
-    `facts` also has reason (a name of `exactly_once.rules.Reason`), and the rows and transactional_ids concerned. The message has
-    the command that resolves it.
+    `facts` also has reason (a name of `exactly_once.commit_rules.Reason`, or CHECKPOINT_DELETED), and the rows and
+    transactional_ids concerned. The message has the command that resolves it.
     """
 
     code = "COMMIT_STOPPED"

@@ -70,7 +70,7 @@ def run_broker(**given: Any) -> NoReturn:
     try:
         registry = _registry(options)
         _write_certificates(broker, options)
-        click.echo(_ready(broker, options, None if registry is None else registry.url))
+        click.echo(ready_line(broker, options, None if registry is None else registry.url))
         number = ended.wait()
     finally:
         if registry is not None:
@@ -219,7 +219,7 @@ def _why(error: OSError, options: BrokerOptions) -> str:
     return known.get(error.errno or 0) or f"could not listen on {options.host}, {ports}: {error.strerror or error}"
 
 
-def _ready(broker: EmbeddedBroker, options: BrokerOptions, registry_url: str | None) -> str:
+def ready_line(broker: EmbeddedBroker, options: BrokerOptions, registry_url: str | None) -> str:
     where = "in memory" if options.data_dir is None else f"in {options.data_dir}"
     shown = ("bootstrap.servers", "security.protocol", "sasl.mechanism")
     settings = {name: value for name, value in broker.client_settings.items() if name in shown and value != "PLAINTEXT"}

@@ -72,14 +72,13 @@ class Cluster:
 
     Attributes:
         nodes: Brokers by id.
-        topics: Metadata by topic name.
         cluster_id: The cluster's id; None if unknown.
-        controller_id: The broker that creates topics; None if unknown. In KRaft mode any broker, because each forwards requests.
     """
 
     nodes: Mapping[int, Node] = field(default_factory=dict)
     topics: Mapping[str, TopicMetadata] = field(default_factory=dict)
     cluster_id: str | None = None
+    # The broker that creates topics; None if unknown. In KRaft mode any broker, because each forwards requests.
     controller_id: int | None = None
     # Filled at first use; two threads that do so at once write the same.
     _available: dict[str, NDArray[np.int32]] = field(default_factory=dict, init=False, repr=False)

@@ -18,6 +18,9 @@ from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 # Further ones are only counted, to keep the error readable.
 _MAX_NAMED = 10
 
+CHECKPOINT_DELETED = "CHECKPOINT_DELETED"
+"""The fact `reason` of an error that no `Reason` causes."""
+
 _COMMAND = "spark-kafka-sink transactions"
 _LOOK = (
     "if its log was deleted: set commit.log.start={batch} as well, but first look whether rows of this batch are visible, because"
@@ -153,7 +156,7 @@ def checkpoint_deleted(query_id: str, view: View, other: CommitRecord) -> Commit
         f" reached batch {other.batch} ({other.state}): if the checkpoint was deleted, this query would write the same rows again"
         f" from the start of its source. {rows_of(view.own, ' is', ' are')} not visible. To continue: restore the checkpoint; or,"
         f" if these rows are wanted, or the folder is on another machine, set commit.log.start={view.batch} for this start",
-        reason="CHECKPOINT_DELETED",
+        reason=CHECKPOINT_DELETED,
         query_id=query_id,
         batch=view.batch,
         rows=view.rows,

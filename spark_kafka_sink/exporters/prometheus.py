@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _PREFIX: Final = "kafka_sink_"
+HISTOGRAM: Final = f"{_PREFIX}ack_latency_seconds"
+HISTOGRAM_LABELS: Final = ("topic",)
 _STOP_S: Final = 5.0
 _MOST_PORT: Final = 65535
 _USED_BY: Final = "serve_prometheus()"
@@ -99,14 +101,14 @@ def _metric(family: Family, shot: Snapshot) -> Metric:
 def _latencies(shot: Snapshot) -> Metric:
     from prometheus_client.core import HistogramMetricFamily
 
-    metric = HistogramMetricFamily(f"{_PREFIX}ack_latency_seconds", LATENCY_TEXT, labels=["topic"])
+    metric = HistogramMetricFamily(HISTOGRAM, LATENCY_TEXT, labels=HISTOGRAM_LABELS)
     for topic, counts in shot.committed.ack_latency.items():
-        metric.add_metric([topic], list(zip(_BOUNDS, accumulate(counts), strict=True)), sum_value=None)
+        metric.add_metric([topic], list(zip(BOUNDS, accumulate(counts), strict=True)), sum_value=None)
     return metric
 
 
-_BOUNDS: Final = (*(f"{(1 << bucket) / 1000:g}" for bucket in range(LATENCY_BUCKETS - 1)), "+Inf")
-"""The upper bounds of the buckets, in seconds."""
+BOUNDS: Final = (*(f"{(1 << bucket) / 1000:g}" for bucket in range(LATENCY_BUCKETS - 1)), "+Inf")
+"""Upper bounds of the buckets of the histogram, in seconds."""
 
 
 class _Server(ThreadingMixIn, WSGIServer):

@@ -34,31 +34,31 @@ _REGISTRY_WITHOUT_PREFIX: Final = ("basic.auth.", "bearer.auth.")
 
 FORMATS: Final = ("avro", "protobuf", "json-schema")
 """The values of `key.format` and `value.format`."""
-_FORMAT_ALIASES: Final = {"json_schema": "json-schema", "jsonschema": "json-schema"}
+FORMAT_ALIASES: Final = {"json_schema": "json-schema", "jsonschema": "json-schema"}
 
-_STRATEGIES: Final[Mapping[str, Sequence[str]]] = {
+STRATEGIES: Final[Mapping[str, Sequence[str]]] = {
     "topic": ("topic", "topic_subject_name_strategy", "TopicNameStrategy"),
     "record": ("record", "record_subject_name_strategy", "RecordNameStrategy"),
     "topic-record": ("topic-record", "topic_record", "topic_record_subject_name_strategy", "TopicRecordNameStrategy"),
 }
-_JAVA_STRATEGIES: Final = ("io.confluent.kafka.serializers.subject.",)
+JAVA_STRATEGIES: Final = ("io.confluent.kafka.serializers.subject.",)
 
 
-_ID_SERIALIZERS: Final[Mapping[str, Sequence[str]]] = {
+ID_SERIALIZERS: Final[Mapping[str, Sequence[str]]] = {
     "prefix": ("prefix", "prefix_schema_id_serializer", "PrefixSchemaIdSerializer"),
     "header": ("header", "header_schema_id_serializer", "HeaderSchemaIdSerializer"),
 }
-_JAVA_ID_SERIALIZERS: Final = "io.confluent.kafka.serializers.schema.id."
-_REFERENCE_STRATEGIES: Final = (
+JAVA_ID_SERIALIZERS: Final = "io.confluent.kafka.serializers.schema.id."
+REFERENCE_STRATEGIES: Final = (
     "default",
     "reference_subject_name_strategy",
-    f"{_JAVA_STRATEGIES[0]}DefaultReferenceSubjectNameStrategy",
+    f"{JAVA_STRATEGIES[0]}DefaultReferenceSubjectNameStrategy",
 )
 
 
 def _format(value: object) -> str:
     name = str(value).strip().lower()
-    if (found := _FORMAT_ALIASES.get(name, name)) not in FORMATS:
+    if (found := FORMAT_ALIASES.get(name, name)) not in FORMATS:
         raise ValueError
     return found
 
@@ -73,9 +73,9 @@ def _strategy(value: object) -> str:
     if not isinstance(value, str):
         raise ValueError
     name = value.strip()
-    for prefix in _JAVA_STRATEGIES:
+    for prefix in JAVA_STRATEGIES:
         name = name.removeprefix(prefix)
-    for strategy, names in _STRATEGIES.items():
+    for strategy, names in STRATEGIES.items():
         if name.lower() in {each.lower() for each in names}:
             return strategy
     raise ValueError
@@ -83,17 +83,17 @@ def _strategy(value: object) -> str:
 
 def _id_serializer(value: object) -> str:
     """Accepts names, and the functions of confluent-kafka."""
-    name = str(getattr(value, "__name__", value)).strip().removeprefix(_JAVA_ID_SERIALIZERS)
-    for place, names in _ID_SERIALIZERS.items():
+    name = str(getattr(value, "__name__", value)).strip().removeprefix(JAVA_ID_SERIALIZERS)
+    for place, names in ID_SERIALIZERS.items():
         if name in names:
             return place
     raise ValueError
 
 
 def _reference_strategy(value: object) -> str:
-    if str(getattr(value, "__name__", value)).strip() not in _REFERENCE_STRATEGIES:
+    if str(getattr(value, "__name__", value)).strip() not in REFERENCE_STRATEGIES:
         raise ValueError
-    return _REFERENCE_STRATEGIES[0]
+    return REFERENCE_STRATEGIES[0]
 
 
 def as_json(value: object) -> str:

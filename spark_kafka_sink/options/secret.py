@@ -50,12 +50,12 @@ Providers = tuple[tuple[str, Provider], ...]
 DEFAULT_PROVIDERS: Final[Providers] = tuple((kind, Provider(kind)) for kind in ("env", "file", "directory"))
 
 CONFIG_PROVIDERS: Final = "config.providers"
-_CLASSES: Final = {
+PROVIDER_CLASSES: Final = {
     "EnvVarConfigProvider": ("env", "allowlist.pattern"),
     "FileConfigProvider": ("file", "allowed.paths"),
     "DirectoryConfigProvider": ("directory", "allowed.paths"),
 }
-_KINDS: Final = dict(_CLASSES.values())
+_KINDS: Final = dict(PROVIDER_CLASSES.values())
 
 
 class Secret:
@@ -253,9 +253,9 @@ def _provider(name: str, given: dict[str, str]) -> Provider:
     """Removes the options of one provider from `given` and returns the provider."""
     prefix = f"{CONFIG_PROVIDERS}.{name.lower()}"
     option = f"{prefix}.class"
-    kind, _ = _CLASSES.get(given.pop(option, name).rpartition(".")[2], (name if name in _KINDS else None, ""))
+    kind, _ = PROVIDER_CLASSES.get(given.pop(option, name).rpartition(".")[2], (name if name in _KINDS else None, ""))
     if kind is None:
-        known = ", ".join(f"org.apache.kafka.common.config.provider.{each}" for each in _CLASSES)
+        known = ", ".join(f"org.apache.kafka.common.config.provider.{each}" for each in PROVIDER_CLASSES)
         raise OptionError(f"option {option}: must be one of {known}; other Java classes are not supported", option=option)
     option = f"{prefix}.param.{_KINDS[kind]}"
     parameter = given.pop(option, None)

@@ -106,7 +106,7 @@ def security_config(settings: Mapping[str, object]) -> SecurityConfig:
     # A single reference may replace the whole line.
     jaas = None if line is None or is_reference(line.unresolved()) else parse_jaas(line.unresolved())
     _check_handlers(config)
-    handler = _LOGIN_HANDLERS.get(_last_part(config.sasl_login_callback_handler_class))
+    handler = LOGIN_HANDLERS.get(_last_part(config.sasl_login_callback_handler_class))
     chosen = {} if handler is None else {"sasl_oauthbearer_token_provider": handler}
     given = {**_from_jaas(config, jaas), **chosen, **values}
     config = SecurityConfig(**given, providers=providers)
@@ -196,9 +196,9 @@ def _check_tls(config: SecurityConfig) -> None:
 # SASL
 
 _AWS: Final = "IAMClientCallbackHandler"
-_CLIENT_HANDLERS: Final[Mapping[str, str]] = {_AWS: "AWS_MSK_IAM"}
+CLIENT_HANDLERS: Final[Mapping[str, str]] = {_AWS: "AWS_MSK_IAM"}
 # The token source that each handler selects; None is the token endpoint.
-_LOGIN_HANDLERS: Final[Mapping[str, str | None]] = {
+LOGIN_HANDLERS: Final[Mapping[str, str | None]] = {
     "OAuthBearerLoginCallbackHandler": None,
     "JaasClientOauthLoginCallbackHandler": None,  # Strimzi's
     "IAMOAuthBearerLoginCallbackHandler": "aws",
@@ -254,8 +254,8 @@ def _last_part(name: str | None) -> str:
 def _check_handlers(config: SecurityConfig) -> None:
     client, login = _last_part(config.sasl_client_callback_handler_class), _last_part(config.sasl_login_callback_handler_class)
     for option, name, known in (
-        ("sasl.client.callback.handler.class", client, tuple(_CLIENT_HANDLERS)),
-        ("sasl.login.callback.handler.class", login, tuple(_LOGIN_HANDLERS)),
+        ("sasl.client.callback.handler.class", client, tuple(CLIENT_HANDLERS)),
+        ("sasl.login.callback.handler.class", login, tuple(LOGIN_HANDLERS)),
     ):
         if name and name not in known:
             _refuse(
@@ -263,8 +263,8 @@ def _check_handlers(config: SecurityConfig) -> None:
                 f"must be one of {', '.join(known)}, in any package; other Java classes are not supported. Use "
                 "OAUTHBEARER with a Python callable as sasl.oauthbearer.token.provider",
             )
-    if client and config.sasl_mechanism != _CLIENT_HANDLERS[client]:
-        _refuse("sasl.client.callback.handler.class", f"{client} requires sasl.mechanism={_CLIENT_HANDLERS[client]}")
+    if client and config.sasl_mechanism != CLIENT_HANDLERS[client]:
+        _refuse("sasl.client.callback.handler.class", f"{client} requires sasl.mechanism={CLIENT_HANDLERS[client]}")
     if login and config.sasl_mechanism != "OAUTHBEARER":
         _refuse("sasl.login.callback.handler.class", f"{login} requires sasl.mechanism=OAUTHBEARER")
 

@@ -38,8 +38,8 @@ class RecordColumns:
     accept, before these run. None: all null.
     headers: list (or large_list) of struct<key: string, value: binary> (or large_*). A null list means no headers. None: no row
     has any. The caller has checked that no element and no header key is null.
-    timestamp: int64, ms since the epoch; NO_TIMESTAMP for the time of append. None: NO_TIMESTAMP in all rows.
-    partition: int32; NO_PARTITION where the partitioner decides. None: it decides for all rows.
+    timestamp: int64, ms since the epoch, or the unit of timestamp.unit; -1 for the time of append. None: -1 in all rows.
+    partition: int32; -1 where the partitioner decides. None: it decides for all rows.
     fixed_headers: (key, value) pairs that every record has after its own headers. They are encoded once, not for each row.
     """
 

@@ -37,7 +37,7 @@ class PartitionReport:
     Attributes:
         records: acknowledged records.
         bytes: size of those records, encoded but before compression.
-        first_offset: lowest known offset; NO_OFFSET (-1) if none is known.
+        first_offset: lowest known offset; -1 if none is known.
         last_offset: highest known offset, likewise.
     """
 

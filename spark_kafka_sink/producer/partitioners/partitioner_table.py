@@ -167,12 +167,12 @@ _PARTITIONERS: Mapping[str, Make] = {
     "sticky": Parts.sticky,
     "org.apache.kafka.clients.producer.internals.DefaultPartitioner": _hashed_or(murmur2_positive, Parts.sticky),
 }
-_ALIASES: Mapping[str, str] = {
+SYNONYMS: Mapping[str, str] = {
     "sarama_hash": "sarama",
     "org.apache.kafka.clients.producer.RoundRobinPartitioner": "round_robin",
     "org.apache.kafka.clients.producer.UniformStickyPartitioner": "sticky",
 }
-NAMES = (*_PARTITIONERS, *_ALIASES)
+NAMES = (*_PARTITIONERS, *SYNONYMS)
 
 
 def partitioner_of(config: ProducerConfig, queues: Queues | None = None, rng: random.Random | None = None) -> ClosablePartitioner:
@@ -196,7 +196,7 @@ def _chosen(parts: Parts) -> Partitioner:
         built_in = parts.built_in()
         return built_in if parts.config.partitioner_ignore_keys else ByKey(HashedKeys(murmur2_positive), built_in)
     if isinstance(value, str):
-        make = _PARTITIONERS.get(_ALIASES.get(value, value))
+        make = _PARTITIONERS.get(SYNONYMS.get(value, value))
         if make is not None:
             return make(parts)
         _check_name(value)

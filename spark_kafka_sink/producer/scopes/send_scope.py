@@ -32,7 +32,7 @@ class SendScope:
     Made by `Producer.scope()`. Use it as a context manager: leaving it flushes; leaving it on an exception discards unsent
     records.
 
-    Threads: the task's threads append, flush and discard. The sender thread reports outcomes to `tally`.
+    Threads: the task's threads append, flush and discard. The sender thread reports outcomes.
     """
 
     is_transaction = False

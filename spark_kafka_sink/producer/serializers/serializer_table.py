@@ -38,7 +38,7 @@ CONFLUENT_PACKAGE = "io.confluent.kafka.serializers."
 
 # The module with serializers of formats whose schemas are in a registry. Below: their names, Confluent's names, and the class.
 _PLUGINS = "spark_kafka_sink.formats.registry_serializer"
-_FORMATS: Mapping[str, tuple[str, str]] = {
+FORMATS: Mapping[str, tuple[str, str]] = {
     "avro": ("KafkaAvroSerializer", "AvroSerializer"),
     "json-schema": ("json.KafkaJsonSchemaSerializer", "JsonSchemaSerializer"),
     "protobuf": ("protobuf.KafkaProtobufSerializer", "ProtobufSerializer"),
@@ -70,10 +70,14 @@ JAVA_NAMES: Mapping[str, type[Serializer]] = {f"{JAVA_PACKAGE}{name}Serializer":
 JAVA_SERDES: Mapping[str, type[Serializer]] = {f"{JAVA_PACKAGE}Serdes${name}Serde": kind for name, kind in _KAFKAS.items()}
 
 
+Function = Callable[[Any], bytes | None]
+"""What an option may have in place of a serializer."""
+
+
 class FunctionSerializer(Serializer):
     """Wraps a function of one value that returns bytes. It is not called for None."""
 
-    def __init__(self, function: Callable[[Any], bytes | None]) -> None:
+    def __init__(self, function: Function) -> None:
         self._function = function
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes | None:
@@ -99,11 +103,11 @@ def _check_used(schemas: Sequence[str], readers: Sequence[str]) -> None:
     for option in schemas:
         part = option.partition(".")[0]
         if not readers:
-            readers = f"only the serializers {', '.join(_FORMATS)} read it"
+            readers = f"only the serializers {', '.join(FORMATS)} read it"
             text = f"option {option}: {readers}; set value.serializer or key.serializer to one of them"
             raise OptionError(text, option=option)
         if part in PARTS and part not in readers:
-            text = f"option {option}: has no effect without {part}.serializer; set it to {' or '.join(_FORMATS)}"
+            text = f"option {option}: has no effect without {part}.serializer; set it to {' or '.join(FORMATS)}"
             raise OptionError(text, option=option)
         if option == SCHEMA_ID and len(readers) > 1:
             raise OptionError(BOTH_HAVE_ONE_ID, option=option)
@@ -172,14 +176,14 @@ def _named_class(value: object, known: Mapping[str, type[Serializer]]) -> type[S
     schemas = format_named(value)
     if schemas is not None:
         # By name, because formats are built upon this package. Most tasks need neither the schemas nor the registry's client.
-        kind: type[Serializer] = getattr(import_module(_PLUGINS), _FORMATS[schemas][1])
+        kind: type[Serializer] = getattr(import_module(_PLUGINS), FORMATS[schemas][1])
         return kind
     return SHORT_NAMES.get(value.lower()) or JAVA_NAMES.get(value) or known.get(value)
 
 
 def format_named(name: str) -> str | None:
     """Returns the format of schemas that the name of a serializer stands for; None for other serializers."""
-    for schemas, (java, _) in _FORMATS.items():
+    for schemas, (java, _) in FORMATS.items():
         if name.lower() == schemas or name == f"{CONFLUENT_PACKAGE}{java}":
             return schemas
     return None
@@ -188,12 +192,12 @@ def format_named(name: str) -> str | None:
 def _refuse_unknown(option: str, name: str, known: Mapping[str, type[Serializer]]) -> None:
     """Raises OptionError for a name that cannot be a Python class."""
     if name.startswith(CONFLUENT_PACKAGE):
-        known_here = ", ".join(f"{CONFLUENT_PACKAGE}{java}" for java, _ in _FORMATS.values())
+        known_here = ", ".join(f"{CONFLUENT_PACKAGE}{java}" for java, _ in FORMATS.values())
         raise OptionError(f"option {option}: Java class {name} has no equivalent here; these have: {known_here}", option=option)
     if name.startswith("org.apache.kafka."):
         names = [*JAVA_NAMES, *known]
         raise OptionError(f"option {option}: Java class {name} has no equivalent here{nearest(name, names)}", option=option)
     if "." not in name:
-        short = (*SHORT_NAMES, *_FORMATS)
+        short = (*SHORT_NAMES, *FORMATS)
         text = f"option {option}: {name!r} is not a known serializer{nearest(name.lower(), short)}"
         raise OptionError(f"{text}; must be one of {', '.join(short)}, or package.module.Class", option=option)

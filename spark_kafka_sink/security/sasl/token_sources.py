@@ -24,8 +24,10 @@ logger = logging.getLogger(__name__)
 
 PROVIDER: Final = "sasl.oauthbearer.token.provider"
 
-_CLOUDS: Final[Mapping[str, bool]] = {"azure": True, "google": False, "aws": False}
+CLOUDS: Final[Mapping[str, bool]] = {"azure": True, "google": False, "aws": False}
 """The providers in cloud_tokens.py, and whether each makes a separate token for each host."""
+RESULT: Final = "a JWT, or a pair of a token and its expiry in seconds since 1970"
+"""What a provider must return. It is called with a broker's host name."""
 _UNSECURED: Final = "unsecuredLogin"
 _EXTENSION: Final = "extension_"
 _UNSECURED_SUBJECT: Final = "unsecuredLoginStringClaim_sub"
@@ -205,7 +207,7 @@ def _path_of(url: str) -> str:
 def _provider(config: SecurityConfig) -> tuple[TokenSource, bool]:
     """Returns the source, and whether each host has its own token."""
     given = config.sasl_oauthbearer_token_provider
-    if isinstance(given, str) and given.lower() in _CLOUDS:
+    if isinstance(given, str) and given.lower() in CLOUDS:
         clouds = importlib.import_module("spark_kafka_sink.security.sasl.cloud_tokens")
         name, call = given.lower(), clouds.token_provider(given.lower(), config)
     else:
@@ -214,7 +216,7 @@ def _provider(config: SecurityConfig) -> tuple[TokenSource, bool]:
         if not callable(call):
             raise OptionError(f"option {PROVIDER}: {name} is not callable", option=PROVIDER)
     claim = _subject_claim(config)
-    return lambda host: token_from(call(host), name, claim), _CLOUDS.get(name, True)
+    return lambda host: token_from(call(host), name, claim), CLOUDS.get(name, True)
 
 
 def token_from(result: object, name: str, subject_claim: str = "sub") -> Token:
@@ -234,10 +236,7 @@ def token_from(result: object, name: str, subject_claim: str = "sub") -> Token:
     if isinstance(value, Secret):
         value = value.reveal()
     if not isinstance(value, str):
-        text = f"the token provider {name} returned {type(result).__name__}"
-        raise AuthenticationError(
-            f"{text}; it must return a Token, a JWT, or a pair of a token and its expiry in seconds since 1970"
-        )
+        raise AuthenticationError(f"the token provider {name} returned {type(result).__name__}; it must return {RESULT}")
     token = token_of(value.strip(), subject_claim)
     given = seconds(expires_at)
     if given is None and expires_at is not None:
@@ -254,7 +253,7 @@ def _imported(dotted: str) -> Any:
     """Imports the object of a name such as `package.module.function` or `package.module:function`."""
     module_name, _, name = dotted.replace(":", ".").rpartition(".")
     if not module_name:
-        known = ", ".join(_CLOUDS)
+        known = ", ".join(CLOUDS)
         raise OptionError(
             f"option {PROVIDER}: {dotted} is neither one of {known} nor a dotted name such as module.function", option=PROVIDER
         )

@@ -419,4 +419,5 @@ def listener_of(context: SparkContext, handlers: Mapping[bytes, Handler]) -> Met
     return MetricsListener(handlers)
 
 
-_batches = logging.getLogger("spark_kafka_sink.batches")
+BATCHES_LOGGER: Final = "spark_kafka_sink.batches"
+_batches = logging.getLogger(BATCHES_LOGGER)

@@ -30,6 +30,7 @@ from spark_kafka_sink.spark.python_workers import row_name
 from spark_kafka_sink.spark.task.dead_letters import (
     Letter,
     Place,
+    Reason,
     amended,
     columns_of,
     fitted,
@@ -37,7 +38,7 @@ from spark_kafka_sink.spark.task.dead_letters import (
     letters_of,
     shortened_text,
 )
-from spark_kafka_sink.spark.task.letter_text import SERIALIZED
+from spark_kafka_sink.spark.task.letter_text import Form
 from spark_kafka_sink.spark.task.refused_rows import RefusedRows
 
 if TYPE_CHECKING:
@@ -53,11 +54,11 @@ _BYTES_PER_APPEND: Final = 1 << 20
 _MANY: Final = 8
 
 _BY_COLUMN: Final = {
-    "topic": "topic",
-    "partition": "partition",
-    "timestamp": "timestamp",
-    "headers": "header",
-    "traceparent": "header",
+    "topic": Reason.TOPIC,
+    "partition": Reason.PARTITION,
+    "timestamp": Reason.TIMESTAMP,
+    "headers": Reason.HEADER,
+    "traceparent": Reason.HEADER,
 }
 
 
@@ -66,12 +67,12 @@ def reason_of(error: KafkaSinkError, with_schema: frozenset[str] = frozenset()) 
     if "error" in error.facts:  # Kafka's name, from a broker
         return str(error.facts["error"])
     if isinstance(error, SerializationError | SchemaError):
-        return "schema" if error.facts.get("part") in with_schema else "serialization"
+        return (Reason.SCHEMA if error.facts.get("part") in with_schema else Reason.SERIALIZATION).value
     if isinstance(error, RecordTooLargeError):
-        return "too-large"
+        return Reason.TOO_LARGE.value
     if isinstance(error, RecordError):
         column = "partition" if error.facts.keys() & {"partition", "partitioner"} else str(error.facts.get("column"))
-        return _BY_COLUMN.get(column, "record")
+        return _BY_COLUMN.get(column, Reason.RECORD).value
     return error.code.lower().replace("_", "-")
 
 
@@ -137,7 +138,7 @@ class BadRowHandler:
         if topic is None:
             return
         if not refused.formats:
-            forms = dict.fromkeys(self._serialized_before, [SERIALIZED] * refused.columns.num_records)
+            forms = dict.fromkeys(self._serialized_before, [Form.SERIALIZED] * refused.columns.num_records)
             refused = replace(refused, formats=forms)
         for letter in letters_of(refused, reasons, self._place, self._errors.header_prefix, self._serialized.parts):
             found = fitted(letter, self._errors.header_prefix, self._producer)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from itertools import pairwise
 from typing import Final
 
@@ -23,7 +24,7 @@ from spark_kafka_sink.records.arrow_arrays import array_of_bytes, byte_column, v
 from spark_kafka_sink.records.batch_header import HEADER_SIZE
 from spark_kafka_sink.records.columns import NO_PARTITION, NO_TIMESTAMP, RecordColumns
 from spark_kafka_sink.records.compression import Codec, codec_of, compress
-from spark_kafka_sink.spark.task.letter_text import OMITTED, OWN, SERIALIZED, parts_of
+from spark_kafka_sink.spark.task.letter_text import Form, parts_of
 from spark_kafka_sink.spark.task.refused_rows import RefusedRows
 
 MAX_MESSAGE_CHARS: Final = 1000
@@ -33,16 +34,48 @@ MAX_MESSAGE_CHARS: Final = 1000
 _OF_RECORD: Final = HEADER_SIZE + 40
 _OF_HEADER: Final = 10
 
-# Stage of Kafka Connect, by the part of the record that an error is about
-_STAGES: Final[Mapping[object, bytes]] = {
-    "key": b"KEY_CONVERTER",
-    "value": b"VALUE_CONVERTER",
-    "headers": b"HEADER_CONVERTER",
+STAGES: Final[Mapping[object, str]] = {
+    "key": "KEY_CONVERTER",
+    "value": "VALUE_CONVERTER",
+    "headers": "HEADER_CONVERTER",
 }
-_LAST_STAGE: Final = b"KAFKA_PRODUCE"
+"""Stage of Kafka Connect, by the part of the record that an error is about."""
+LAST_STAGE: Final = "KAFKA_PRODUCE"
 
-MESSAGE: Final = "exception.message"
-REASON: Final = "reason"
+
+class Why(StrEnum):
+    """Headers that say why, in their order: Kafka Connect's, then our own."""
+
+    TOPIC = "topic"
+    PARTITION = "partition"
+    STAGE = "stage"
+    CLASS = "exception.class.name"
+    MESSAGE = "exception.message"
+    REASON = "reason"
+    QUERY = "query.id"
+    BATCH = "batch.id"
+    SPARK_PARTITION = "spark.partition"
+    ROW = "row"
+    KEY_FORMAT = "key.format"
+    VALUE_FORMAT = "value.format"
+    HEADERS_OMITTED = "headers.omitted"
+    TIMESTAMP = "timestamp"
+    KEY_SIZE = "key.size"
+    VALUE_SIZE = "value.size"
+
+
+class Reason(StrEnum):
+    """Reasons under which bad rows are counted. Kafka's names of errors, and codes of ours, are further ones."""
+
+    SERIALIZATION = "serialization"
+    SCHEMA = "schema"
+    TOO_LARGE = "too-large"
+    TOPIC = "topic"
+    PARTITION = "partition"
+    TIMESTAMP = "timestamp"
+    HEADER = "header"
+    RECORD = "record"
+
 
 _HEADERS_KIND: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
@@ -99,35 +132,35 @@ def letters_of(
         for part, (data, form) in (("key", keys[row]), ("value", values[row])):
             made = refused.formats[part][row] if part in refused.formats else form
             if refused.is_sent and part in serialized:
-                made = SERIALIZED
-            if made != OWN and data is not None:
-                why[f"{part}.format"] = made.encode()
+                made = Form.SERIALIZED
+            if made != Form.OWN and data is not None:
+                why[Why(f"{part}.format")] = made.encode()
         if omitted:
-            why["headers.omitted"] = b"%d" % omitted
+            why[Why.HEADERS_OMITTED] = b"%d" % omitted
         kept = tuple(header for header in own if not header[0].startswith(prefix.encode()))
         timestamp = NO_TIMESTAMP if columns.timestamp is None else int(columns.timestamp[row])
         letter = Letter(keys[row][0], values[row][0], kept, why, timestamp)
-        is_invalid = not NO_TIMESTAMP <= timestamp <= INT64_MAX or reasons[row] in ("timestamp", ErrorCode.INVALID_TIMESTAMP.name)
-        yield without_timestamp(letter) if is_invalid else letter
+        is_refused = reasons[row] in (Reason.TIMESTAMP, ErrorCode.INVALID_TIMESTAMP.name)
+        yield without_timestamp(letter) if is_refused or not NO_TIMESTAMP <= timestamp <= INT64_MAX else letter
 
 
 def _why(refused: RefusedRows, row: int, reason: str, place: Place) -> dict[str, bytes]:
-    """Returns the headers that say why, in the order of Kafka Connect's, then our own."""
+    """Returns the headers that say why, but for those about what became of the row."""
     error, topic = refused.errors[row], refused.topics[row]
     asked = NO_PARTITION if refused.columns.partition is None else int(refused.columns.partition[row])
     partition = asked if refused.partition == NO_PARTITION else refused.partition
     kind = type(error)
     found = {
-        "topic": topic,
-        "partition": str(partition) if partition != NO_PARTITION or reason == "partition" else None,
-        "stage": _STAGES.get(error.facts.get("part", error.facts.get("column")), _LAST_STAGE).decode(),
-        "exception.class.name": f"{kind.__module__}.{kind.__qualname__}",
-        MESSAGE: shortened_text(refused.message(row)),
-        REASON: reason,
-        "query.id": place.query_id,
-        "batch.id": place.batch_id,
-        "spark.partition": str(place.spark_partition) if place.spark_partition >= 0 else None,
-        "row": None if refused.rows is None else str(refused.rows[row]),
+        Why.TOPIC: topic,
+        Why.PARTITION: str(partition) if partition != NO_PARTITION or reason == Reason.PARTITION else None,
+        Why.STAGE: STAGES.get(error.facts.get("part", error.facts.get("column")), LAST_STAGE),
+        Why.CLASS: f"{kind.__module__}.{kind.__qualname__}",
+        Why.MESSAGE: shortened_text(refused.message(row)),
+        Why.REASON: reason,
+        Why.QUERY: place.query_id,
+        Why.BATCH: place.batch_id,
+        Why.SPARK_PARTITION: str(place.spark_partition) if place.spark_partition >= 0 else None,
+        Why.ROW: None if refused.rows is None else str(refused.rows[row]),
     }
     return {name: value.encode(errors="backslashreplace") for name, value in found.items() if value is not None}
 
@@ -161,7 +194,7 @@ def headers_of(columns: RecordColumns) -> list[tuple[tuple[Header, ...], int]]:
 
 def without_timestamp(letter: Letter) -> Letter:
     """Returns the letter with the time of writing. Its own timestamp goes into a header."""
-    return replace(letter, timestamp=NO_TIMESTAMP, why={**letter.why, "timestamp": b"%d" % letter.timestamp})
+    return replace(letter, timestamp=NO_TIMESTAMP, why={**letter.why, Why.TIMESTAMP: b"%d" % letter.timestamp})
 
 
 def smaller(letter: Letter) -> Letter | None:
@@ -171,15 +204,15 @@ def smaller(letter: Letter) -> Letter | None:
     if letter.key is not None:
         return replace(letter, key=None, why={**letter.why, **_omitted("key", letter.key)})
     if letter.own:
-        omitted = len(letter.own) + int(letter.why.get("headers.omitted", b"0"))
-        return replace(letter, own=(), why={**letter.why, "headers.omitted": b"%d" % omitted})
-    if MESSAGE in letter.why:
-        return replace(letter, why={name: value for name, value in letter.why.items() if name != MESSAGE})
+        omitted = len(letter.own) + int(letter.why.get(Why.HEADERS_OMITTED, b"0"))
+        return replace(letter, own=(), why={**letter.why, Why.HEADERS_OMITTED: b"%d" % omitted})
+    if Why.MESSAGE in letter.why:
+        return replace(letter, why={name: value for name, value in letter.why.items() if name != Why.MESSAGE})
     return None
 
 
 def _omitted(part: str, data: bytes) -> dict[str, bytes]:
-    return {f"{part}.format": OMITTED.encode(), f"{part}.size": b"%d" % len(data)}
+    return {Why(f"{part}.format"): Form.OMITTED.encode(), Why(f"{part}.size"): b"%d" % len(data)}
 
 
 def fitted(letter: Letter, prefix: str, config: ProducerConfig) -> Letter | None:
@@ -214,7 +247,7 @@ def amended(letter: Letter, error: KafkaSinkError) -> Letter | None:
     name = error.facts.get("error")
     if name in _TOO_LARGE:
         return smaller(letter)
-    if name == ErrorCode.INVALID_TIMESTAMP.name and letter.timestamp != NO_TIMESTAMP and "timestamp" not in letter.why:
+    if name == ErrorCode.INVALID_TIMESTAMP.name and letter.timestamp != NO_TIMESTAMP and Why.TIMESTAMP not in letter.why:
         return without_timestamp(letter)
     return None
 
@@ -250,7 +283,7 @@ def letters_from(columns: RecordColumns, prefix: str) -> list[Letter]:
         why = {name.removeprefix(start).decode(): value or b"" for name, value in headers if name.startswith(start)}
         own = tuple(header for header in headers if not header[0].startswith(start))
         # A letter without a timestamp of its own was sent with the time of the append.
-        timestamp = NO_TIMESTAMP if columns.timestamp is None or "timestamp" in why else int(columns.timestamp[row])
+        timestamp = NO_TIMESTAMP if columns.timestamp is None or Why.TIMESTAMP in why else int(columns.timestamp[row])
         found.append(Letter(keys[row][0], values[row][0], own, why, timestamp))
     return found
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import math
+from enum import StrEnum
 from typing import Any, Final
 
 import pyarrow as pa
@@ -16,28 +17,32 @@ from spark_kafka_sink.producer.serializers.arrays import BadRowError
 from spark_kafka_sink.producer.serializers.json_serializer import json_texts, why_not_json
 from spark_kafka_sink.records.arrow_arrays import byte_column, holds_bytes
 
-OWN: Final = ""
-"""The bytes are the row's own, as the column has them."""
-JSON: Final = "json"
-TEXT: Final = "text"
-"""The value has no JSON, such as NaN or text that is not UTF-8. The text resembles JSON."""
-SERIALIZED: Final = "serialized"
-"""The bytes are those that the serializer made."""
-OMITTED: Final = "omitted"
-"""The value was left out, because the letter would be too large."""
+
+class Form(StrEnum):
+    """How the bytes of a key or value were made.
+
+    OWN: they are the row's own, as the column has them. TEXT: the value has no JSON, such as NaN or text that is not UTF-8. The
+    text resembles JSON. SERIALIZED: the serializer made them. OMITTED: they were left out of a letter that would be too large.
+    """
+
+    OWN = ""
+    JSON = "json"
+    TEXT = "text"
+    SERIALIZED = "serialized"
+    OMITTED = "omitted"
+
 
 QUOTE: Final = '"'
 
-Part = tuple[bytes | None, str]
-"""Bytes, and how they were made: one of the names above."""
+Part = tuple[bytes | None, Form]
 
 
 def parts_of(column: pa.Array | None, rows: int) -> list[Part]:
     """Returns the bytes of each row of a key or value column."""
     if column is None:
-        return [(None, OWN)] * rows
+        return [(None, Form.OWN)] * rows
     if holds_bytes(column.type):
-        return [(data, OWN) for data in byte_column(column).to_pylist()]
+        return [(data, Form.OWN) for data in byte_column(column).to_pylist()]
     found = _json(column)
     if found is not None:
         return found
@@ -47,18 +52,18 @@ def parts_of(column: pa.Array | None, rows: int) -> list[Part]:
 def part_of_value(value: object) -> Part:
     """Returns the bytes of a key or value of a Row."""
     if value is None or isinstance(value, bytes):
-        return value, OWN
+        return value, Form.OWN
     if isinstance(value, bytearray | memoryview):
-        return bytes(value), OWN
+        return bytes(value), Form.OWN
     if isinstance(value, str):
         data = value.encode(errors="backslashreplace")
-        return data, OWN if data.decode() == value else TEXT
+        return data, Form.OWN if data.decode() == value else Form.TEXT
     as_dict = getattr(value, "asDict", None)  # a Row
     try:
         plain = as_dict(recursive=True) if callable(as_dict) else value
-        return json.dumps(plain, ensure_ascii=False, allow_nan=False).encode(), JSON
+        return json.dumps(plain, ensure_ascii=False, allow_nan=False).encode(), Form.JSON
     except Exception:  # a class of the program may raise anything
-        return _repr(value), TEXT
+        return _repr(value), Form.TEXT
 
 
 def _repr(value: object) -> bytes:
@@ -76,18 +81,18 @@ def _json(column: pa.Array) -> list[Part] | None:
         texts = byte_column(json_texts(column)).to_pylist()
     except (BadRowError, pa.ArrowException, ValueError):
         return None
-    return [(text, OWN if text is None else JSON) for text in texts]
+    return [(text, Form.OWN if text is None else Form.JSON) for text in texts]
 
 
 def _lenient(column: pa.Array, row: int) -> Part:
     value = column[row]
     if not value.is_valid:
-        return None, OWN
+        return None, Form.OWN
     try:
         text = _text(value)
     except Exception:  # of a type that nobody has thought of
         text = f"a {column.type} without a text"
-    return text.encode(errors="backslashreplace"), TEXT
+    return text.encode(errors="backslashreplace"), Form.TEXT
 
 
 def _text(value: pa.Scalar) -> str:
