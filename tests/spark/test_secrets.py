@@ -79,6 +79,20 @@ def test_nothing_that_spark_shows_has_the_registrys_login(spark: SparkSession, s
     assert MARK not in shown
 
 
+@pytest.mark.parametrize("mistake", [{"kafka.linger.mz": "1"}, {"kafka.max.request.size": "20"}])
+def test_an_error_of_spark_that_shows_local_variables_shows_no_secret(spark: SparkSession, mistake: Mapping[str, str]) -> None:
+    spark.conf.set("spark.sql.execution.pyspark.udf.tracebackWithLocals.enabled", "true")
+    try:
+        with EmbeddedBroker(config=BrokerConfig(sasl_users={USER: SECRET})) as broker, pytest.raises(PySparkException) as caught:
+            broker.create_topic("events")
+            options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "events", **kafka(PLANTED), **mistake}
+            spark.range(1).selectExpr("'a row' AS value").write.format("kafka_sink").mode("append").options(**options).save()
+    finally:
+        spark.conf.unset("spark.sql.execution.pyspark.udf.tracebackWithLocals.enabled")
+    assert "self = " in str(caught.value)  # so local variables are shown
+    assert MARK not in str(caught.value)
+
+
 def test_registering_twice_hides_once_and_keeps_what_was_hidden(spark: SparkSession) -> None:
     name = "spark.sql.redaction.options.regex"
     session = spark.newSession()

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -19,6 +19,7 @@ from spark_kafka_sink.installation import check_same_version
 from spark_kafka_sink.options.guarantee_options import checkpoint_of, query_of
 from spark_kafka_sink.options.sink_options import SinkOptions
 from spark_kafka_sink.spark.feed import Feed
+from spark_kafka_sink.spark.local_variables import without_local_variables
 from spark_kafka_sink.spark.plan.exported_error import exported
 from spark_kafka_sink.spark.plan.writers import KafkaSinkStreamWriter, KafkaSinkWriter
 from spark_kafka_sink.spark.plugin_checks import checked_options, looked_at
@@ -43,9 +44,10 @@ class Plan:
 
     feed: Feed
     session_options: Mapping[str, object]
-    options: Mapping[str, str]
+    options: Mapping[str, str] = field(repr=False)
     driver_version: str | None
 
+    @without_local_variables
     def job(self, schema: StructType, *, overwrite: bool) -> KafkaSinkWriter:
         """Returns the writer of a batch job. Raises KafkaSinkError for whatever is known to be wrong before its tasks write."""
         with self._telling_failures(lambda: MicroBatch.of_new_job().query_id):
@@ -56,6 +58,7 @@ class Plan:
             writer.begin()
             return writer
 
+    @without_local_variables
     def stream(self, schema: StructType) -> KafkaSinkStreamWriter:
         """Returns the writer of a micro-batch. Raises as `job` does."""
         checkpoint = checkpoint_of(self.options)

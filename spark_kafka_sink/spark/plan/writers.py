@@ -23,6 +23,7 @@ from spark_kafka_sink.options.guarantee_options import query_of
 from spark_kafka_sink.spark.bad_row_limits import check_limits
 from spark_kafka_sink.spark.batch_report import committed_now, warn_of_old_rows
 from spark_kafka_sink.spark.feed import Feed
+from spark_kafka_sink.spark.local_variables import without_local_variables
 from spark_kafka_sink.spark.messages import DeliveryMessage, Messages, began_of, check_clusters, reports_of, shares_of, total
 from spark_kafka_sink.spark.python_workers import log_in_sparks_process
 from spark_kafka_sink.spark.write_events import Destination, WriteBegan, WriteCommitted, WriteFailed, task_times
@@ -71,6 +72,7 @@ class KafkaSinkWriter(SameVersion, DataSourceArrowWriter):
     def commit(self, messages: Messages) -> None:
         self._commit(messages, self._job.query_id, 0)
 
+    @without_local_variables
     def _commit(self, messages: Messages, query_id: str, batch: int) -> None:
         """Commits, and tells the driver program."""
         commit_began = time.time()

@@ -27,6 +27,7 @@ from spark_kafka_sink.producer.base.bad_rows import concerns_one_row
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.reports.delivery_report import DeliveryReport
 from spark_kafka_sink.spark.feed import Counts, Feed
+from spark_kafka_sink.spark.local_variables import without_local_variables
 from spark_kafka_sink.spark.open_transactions import OpenTransaction, owner
 from spark_kafka_sink.spark.python_workers import ending_at_hangup, log_in_sparks_process
 from spark_kafka_sink.spark.schema import SinkSchema
@@ -81,6 +82,7 @@ def task_batch() -> MicroBatch:
     return MicroBatch(query_id, int(batch))
 
 
+@without_local_variables
 def run_task(
     batches: Iterable[SchemaAndBatch],
     options: SinkOptions,
