@@ -6,9 +6,9 @@
 #   make check       format, lint, types, layers
 #   make count       compare instruction counts of hot paths with the baseline: under a minute; WRITE=1 renews the baseline
 #   make format      fix what `make check` can fix automatically
-#   make ci          what CI does, in a clean clone of the last commit: 20 minutes; then build/ci/passed has the commit
+#   make ci          what CI does, in a clean clone of the last commit: 15 minutes; then build/ci/passed has the commit
 #   make test-quick  tests without Java, for use after each edit: a minute
-#   make test        each behaviour on one kind of broker, newest and oldest PySpark: 15 minutes
+#   make test        each behaviour on one kind of broker, newest and oldest PySpark: 10 minutes
 #   make test-all    every test on both kinds of broker, every kill, the full model of exactly-once: an hour
 #   make test-python-3.12  tests without Java and Spark's smoke tests with another Python; `make test-all` runs it for each that it finds
 #   make test-minimal  tests with the lowest version of every dependency, 10 minutes; `make test-all` runs it too

@@ -166,6 +166,7 @@ ROWS: Final[Mapping[str, Sequence[Panel]]] = {
                 Query(_rate("failed_writes_total", _QUERY), "failed writes of {{query_name}}"),
                 Query(_rate("query_retries_total", _QUERY), "retries of {{query_name}}"),
                 Query(_rate("errors_total", "error"), "{{error}}"),
+                Query(_rate("reports_lost_total"), "lost reports"),
             ),
         ),
         Panel(

@@ -86,6 +86,12 @@ def test_a_broker_that_cannot_be_asked_is_passed_over() -> None:
             TransactionClient(client).check_brokers(soon())
 
 
+def test_brokers_that_keep_their_settings_to_themselves_are_taken_for_verifying() -> None:
+    with EmbeddedKafka(in_memory=True, like="3.9") as kafka, client_of(kafka) as client:
+        kafka.broker.faults.fail(ApiKey.DESCRIBE_CONFIGS, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, times=None)
+        TransactionClient(client).check_brokers(soon())
+
+
 def test_a_stream_stops_at_its_first_commit_if_its_tasks_have_not_met_the_older_broker() -> None:
     with mixed_kafka(older=2) as kafka:
         made = query(kafka)

@@ -95,6 +95,15 @@ def test_the_description_links_to_pages_that_an_index_can_reach(wheel: Path) -> 
         assert after == expected
 
 
+def test_who_builds_it_elsewhere_from_the_sdist_gets_the_same_files_bit_for_bit(dist: Path, tmp_path: Path) -> None:
+    with tarfile.open(dist / f"{NAME}.tar.gz") as file:
+        file.extractall(tmp_path, filter="data")
+    build = [sys.executable, "-m", "build", "--outdir", str(tmp_path / "again"), str(tmp_path / NAME)]
+    subprocess.run(build, check=True, capture_output=True, timeout=300)
+    for first in dist.iterdir():
+        assert (tmp_path / "again" / first.name).read_bytes() == first.read_bytes()
+
+
 def test_twine_accepts_both(dist: Path) -> None:
     checked = [sys.executable, "-m", "twine", "check", "--strict", *map(str, dist.iterdir())]
     done = subprocess.run(checked, check=False, capture_output=True, text=True, timeout=120)

@@ -132,6 +132,16 @@ def test_update_mode_is_exactly_once_through_foreach_batch(
         forget_commit(tmp_path, 1)
 
 
+def test_a_job_in_ones_own_foreach_batch_is_written_again_when_its_batch_runs_again(
+    spark: SparkSession, target: Target, tmp_path: Path
+) -> None:
+    df = stream(spark, tmp_path, range(5))
+    for runs in (1, 2):
+        run(df.writeStream.foreachBatch(lambda rows, _: save(rows, target.options)), tmp_path)
+        target.expect(sorted([*range(5)] * runs))
+        forget_commit(tmp_path, 0)
+
+
 def test_two_sinks_in_one_foreach_batch_must_be_told_apart(
     spark: SparkSession, target: Target, new_topic: NewTopic, tmp_path: Path
 ) -> None:

@@ -67,6 +67,23 @@ def test_counts_come_back_to_the_driver(
     assert "<summary><b>live</b>: 1,010 records</summary>" in html
 
 
+@pytest.mark.parametrize("guarantee", ["none", "at-least-once"])
+def test_without_transactions_a_batch_that_runs_again_is_written_again(
+    spark: SparkSession, kafka: Kafka, new_topic: NewTopic, tmp_path: Path, guarantee: str
+) -> None:
+    topic = new_topic()
+    settings = options(kafka, topic=topic, delivery__guarantee=guarantee)
+    df = parquet_stream(spark, numbers(spark, 10), tmp_path)
+    for written in (1, 2):
+        run(df.writeStream.format("kafka_sink").options(**settings), tmp_path)
+        found = Counter(read_values(kafka, topic))
+        assert found.keys() == set(range(10))
+        assert found.total() > 10 * (written - 1)
+        last = max(int(each.name) for each in (tmp_path / "checkpoint" / "commits").glob("[0-9]*"))
+        for name in (str(last), f".{last}.crc"):  # as if the driver had died before Spark noted it
+            (tmp_path / "checkpoint" / "commits" / name).unlink()
+
+
 def test_registering_again_gives_the_same_handle(spark: SparkSession, metrics: sks.DeliveryMetrics) -> None:
     assert sks.register(spark) is metrics
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -64,6 +65,19 @@ def test_the_driver_aborts_what_the_query_left_open_and_readers_go_on(
     wait_until(lambda: not held_back(kafka, topic), "readers go on")
     wait_until(lambda: metrics.transaction_ages()[query][0] == 0, "the driver knows that none is open")
     assert metrics.committed is None
+
+
+def test_a_query_that_is_stopped_while_its_tasks_write_leaves_nothing_open(
+    spark: SparkSession, metrics: sks.DeliveryMetrics, kafka: Kafka, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    topic = new_topic(partitions=2)
+    rows = spark.readStream.format("rate").option("rowsPerSecond", 1000).load()
+    slowly = rows.selectExpr("string(value) AS value").where("java_method('java.lang.Thread', 'sleep', 20L) IS NULL OR true")
+    settings = options_for(kafka, topic) | {"checkpointLocation": str(tmp_path), "kafka.linger.ms": "0"}
+    query = slowly.writeStream.format("kafka_sink").options(**settings).start()
+    wait_until(lambda: bool(held_back(kafka, topic)), "a transaction is open")
+    query.stop()
+    wait_until(lambda: not held_back(kafka, topic), "readers go on")
 
 
 def test_a_program_that_ends_right_after_the_query_has_ended_its_transactions(

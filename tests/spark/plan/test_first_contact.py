@@ -12,7 +12,7 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from spark_kafka_sink.broker import BrokerConfig, EmbeddedBroker
-from spark_kafka_sink.errors import MetadataTimeoutError
+from spark_kafka_sink.errors import MetadataTimeoutError, OptionError
 from spark_kafka_sink.options.sink_options import SinkOptions, sink_options
 from spark_kafka_sink.spark.driver.publish import ArrowTask
 from spark_kafka_sink.spark.feed import Feed
@@ -100,6 +100,18 @@ def test_a_wrong_address_is_told_in_the_same_words_if_the_topic_shall_be_created
 
 def source(servers: str) -> KafkaSinkDataSource:
     return KafkaSinkDataSource(options=CaseInsensitiveDict(given(servers)))
+
+
+def test_the_process_that_plans_needs_the_variable_of_a_reference_until_it_has_reached_kafka(
+    broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
+    login = {"kafka.security.protocol": "SASL_PLAINTEXT", "kafka.sasl.mechanism": "PLAIN", "kafka.sasl.username": "u"}
+    secret = login | {"kafka.sasl.password": "${env:ONLY_ON_EXECUTORS}"}
+    made = KafkaSinkDataSource(options=CaseInsensitiveDict(given(broker.bootstrap_servers) | secret))
+    for write in (made.writer, made.streamWriter):
+        with pytest.raises(OptionError, match="ONLY_ON_EXECUTORS"):
+            write(SCHEMA, False)
 
 
 def test_a_stream_asks_until_it_was_reached_once_and_then_survives_an_outage(

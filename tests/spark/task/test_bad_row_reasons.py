@@ -21,6 +21,7 @@ from spark_kafka_sink.errors import (
     SerializationError,
     TooManyBadRowsError,
 )
+from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.formats.schema_serializer import ResolvedSchema, SchemaSerializer
 from spark_kafka_sink.options.error_options import ErrorOptions, OnError
 from spark_kafka_sink.reports.delivery_report import DeliveryReport
@@ -35,7 +36,7 @@ from spark_kafka_sink.spark.task.task import run_task
 from tests.kafka.fixtures import NewTopic, embedded_broker_kind
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
-from tests.spark.bad_rows import KEPT, SCHEMA, Given, batch_of, delivered, keys, tolerant, why
+from tests.spark.bad_rows import KEPT, SCHEMA, Given, batch_of, delivered, end, keys, tolerant, why
 
 broker_kind = embedded_broker_kind("a second for each; one stays, and test_bad_rows_end_to_end.py has every kind on real Kafka")
 
@@ -158,6 +159,22 @@ def test_a_task_with_too_many_bad_rows_fails_at_once(kafka: Kafka, new_topic: Ne
     text = "3 rows are bad (topic 3), more than on.error.max.rows=2 allows; one of the errors: [RECORD] column topic: is null"
     assert caught.value.message.startswith(text)
     assert (caught.value.facts["bad_rows"], caught.value.facts["reasons"]) == (3, {"topic": 3})
+
+
+@pytest.mark.parametrize("batch", [MicroBatch("query", 0), MicroBatch.of_new_job()], ids=["stream", "job"])
+def test_under_exactly_once_a_streams_task_writes_on_beyond_the_limit_because_the_commit_decides(
+    kafka: Kafka, new_topic: NewTopic, batch: MicroBatch
+) -> None:
+    settings = tolerant(kafka, new_topic(config=KEPT), delivery__guarantee="exactly-once", on__error__max__rows="2")
+    rows = (SCHEMA, batch_of([Given(number, None) for number in range(5)]))
+    if batch.is_job:
+        with pytest.raises(TooManyBadRowsError):
+            run_task([rows], settings, Feed(), batch)
+        return
+    report, share = run_task([rows], settings, Feed(), batch)
+    assert report.dead_letters == 5
+    assert share is not None
+    end(settings, share, commit=False)
 
 
 @pytest.mark.parametrize(
