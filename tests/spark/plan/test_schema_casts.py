@@ -164,6 +164,8 @@ def test_what_an_error_suggests_gives_the_rows_that_it_promises(spark: SparkSess
 
 def test_partition_writer_suggests_the_same_for_rows_of_these_types(spark: SparkSession) -> None:
     records = [(column, expression) for column, expression, _ in RECORDS if column != "headers"]
+    if pyspark.__version__.startswith("4.0."):  # whose Rows do not show that this is a variant
+        records = [each for each in records if each[0] != "timestamp" or "parse_json" not in each[1]]
     made = spark.sql("SELECT " + ", ".join(f"{expression} AS c{number}" for number, (_, expression) in enumerate(records)))
     rows = [
         (each, Row(**{"value": "", "topic": "t", each[0]: value})) for each, value in zip(records, made.collect()[0], strict=True)
