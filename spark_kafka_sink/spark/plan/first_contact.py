@@ -50,6 +50,7 @@ from spark_kafka_sink.producer.producer_metadata import CREATE_IT, FATAL_TOPIC_E
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.apis.metadata import METADATA, MetadataRequest, MetadataRequestTopic
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
+from spark_kafka_sink.spark.local_variables import without_local_variables
 
 logger = logging.getLogger(__name__)
 
@@ -64,6 +65,7 @@ _OPTION_OF: Final = {
 }
 
 
+@without_local_variables
 def check_reachable(options: SinkOptions, *, has_timestamps: bool = False, who: str = DRIVER) -> None:
     """Returns once a broker has answered, and the topics exist that the options `topic` and `dead.letter.topic` name.
 

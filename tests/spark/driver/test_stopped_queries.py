@@ -72,11 +72,15 @@ def test_a_query_that_is_stopped_while_its_tasks_write_leaves_nothing_open(
 ) -> None:
     topic = new_topic(partitions=2)
     rows = spark.readStream.format("rate").option("rowsPerSecond", 1000).load()
-    slowly = rows.selectExpr("string(value) AS value").where("java_method('java.lang.Thread', 'sleep', 20L) IS NULL OR true")
+    slowly = rows.selectExpr("nvl2(java_method('java.lang.Thread', 'sleep', 20L), 'a', 'b') AS value")
     settings = options_for(kafka, topic) | {"checkpointLocation": str(tmp_path), "kafka.linger.ms": "0"}
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "10")
     query = slowly.writeStream.format("kafka_sink").options(**settings).start()
-    wait_until(lambda: bool(held_back(kafka, topic)), "a transaction is open")
-    query.stop()
+    try:
+        wait_until(lambda: bool(held_back(kafka, topic)), "a transaction is open")
+    finally:
+        query.stop()
+        spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
     wait_until(lambda: not held_back(kafka, topic), "readers go on")
 
 
