@@ -6,6 +6,7 @@ and somebody reads the difference.
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import json
 import re
@@ -73,7 +74,7 @@ from spark_kafka_sink.verify.outcome import ExitCode
 from spark_kafka_sink.verify.read_back import ReadBackError
 
 SNAPSHOT = Path(__file__).with_name("interface.txt")
-PROVISIONAL = ("FaultInjection", "Where", "Fault", "ClientMetricsManager", "PushedMetrics")
+PROVISIONAL = ("FaultInjection", "Where", "Fault", "ClientMetricsManager", "PushedMetrics", "ApiException")
 """Names of the broker that may change in each release 0.x."""
 ERRORS_ELSEWHERE = (CommitLogDeletedError, CommitRecordError, ClaimLostError)
 """Errors outside of errors.py whose codes users see."""
@@ -93,6 +94,10 @@ def _names() -> Iterator[str]:
         mark = "provisional: " if name in PROVISIONAL else ""
         yield from _described(f"{mark}{PACKAGE}.broker.{name}", exported(name))
     yield from (f"{PACKAGE}.broker.{name}" for name in broker.__all__ if name not in BROKER)
+    config = broker.BrokerConfig()
+    yield from (
+        f"field of BrokerConfig {each.name}: default {getattr(config, each.name)!r}" for each in dataclasses.fields(config)
+    )
 
 
 def _described(name: str, found: Documented) -> Iterator[str]:

@@ -38,6 +38,7 @@ SECTIONS: Mapping[str, Sequence[str]] = {
         "TaskReport",
         "QueryHistory",
         "BatchReport",
+        "RunningTasks",
     ),
     "api-exporters.md": (
         "serve_prometheus",
@@ -162,6 +163,7 @@ GIVEN = (
     "QueryHistory",
     "RecordFuture",
     "RecordMetadata",
+    "RunningTasks",
     "SendScope",
     "TaskReport",
     "WriteTracer",

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from spark_kafka_sink.spark.driver.partition_writer import partition_writer
     from spark_kafka_sink.spark.driver.publish import PublishReport, TaskReport, publish
     from spark_kafka_sink.spark.driver.register import register
+    from spark_kafka_sink.spark.feed import RunningTasks
     from spark_kafka_sink.verify.tail import tail
 
 __all__ = [
@@ -89,6 +90,7 @@ __all__ = [
     "RecordColumns",
     "RecordFuture",
     "RecordMetadata",
+    "RunningTasks",
     "SendScope",
     "Serializer",
     "TaskReport",
@@ -139,6 +141,7 @@ _NAMES = {
     "spark.driver.partition_writer": "partition_writer",
     "spark.driver.publish": "PublishReport TaskReport publish",
     "spark.driver.register": "register",
+    "spark.feed": "RunningTasks",
     "verify.tail": "tail",
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names.split()}

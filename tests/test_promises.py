@@ -17,6 +17,7 @@ def test_each_promise_names_tests_that_exist() -> None:
             if path:
                 file = FOLDER / path
                 text = file.read_text(encoding="utf-8") if file.is_file() else ""
-            if not text or f"def {name}" not in text:
+            is_cut = name.endswith("_")  # "test_a_long_..."
+            if not text or (name and f"def {name}{'' if is_cut else '('}" not in text):
                 missing.append(path or name)
     assert not missing

@@ -44,7 +44,7 @@ _DETAILS = """Measured on {measured_on}. Figures are medians of {rounds}.
 A run has {rows}.
 confluent-kafka writes {confluent} of them and kafka-python {kafka_python}, because they take longer.
 kafka-python takes part with 8 partitions only. The driver's Python processes, which are left out, took
-about {planners} s of CPU in a job of this sink.
+{planners} s of CPU in a job of this sink.
 """
 
 
@@ -82,8 +82,8 @@ def quoted(measured: Costs) -> str:
     text = (
         "- **Fast.** No Python code runs per row. For JSON rows of 100 bytes with lz4, Spark's own sink takes"
         f" {ratios[JVM][0]} times the executor CPU of this one, and {ratios[JVM][1]} times for rows of 1 KB. With batches as"
-        f" large as here it takes {ratios[JVM_TUNED][0]} and {ratios[JVM_TUNED][1]} times, and confluent-kafka"
-        f" {ratios[CONFLUENT][0]} and {ratios[CONFLUENT][1]} times."
+        f" large as here it takes {ratios[JVM_TUNED][0]} and {ratios[JVM_TUNED][1]} times. confluent-kafka, with its"
+        f" defaults, takes {ratios[CONFLUENT][0]} and {ratios[CONFLUENT][1]} times."
         " [Performance](docs/performance.md) has all figures."
     )
     return textwrap.fill(text, 100, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False) + "\n"
@@ -104,7 +104,7 @@ def markdown(measured_on: str, samples: Sequence[CostSample], pictures: str = ""
         rounds=_rounds(measured),
         details=_details(measured),
         rows=_rows(measured),
-        planners=f"{median(planners or [0.0]):.1f}",
+        planners=f"{median(planners or [0.0]):.2f}",
         confluent=_share(CONFLUENT),
         kafka_python=_share(KAFKA_PYTHON),
     )

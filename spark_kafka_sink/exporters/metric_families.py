@@ -84,7 +84,7 @@ class SnapshotReader:
         return Snapshot(
             self._committed.of(metrics.committed),
             0 if live is None else live.records,
-            metrics.running(),
+            metrics.live_tasks.running(),
             totals,
             ages,
             committing,

@@ -176,7 +176,7 @@ _INSTEAD: Final[Mapping[str, str]] = {
     "http.read.timeout.ms": f"; use {PREFIX}request.timeout.ms",
     "proxy.host": f"; use {PROXY}",
     "proxy.port": f"; use {PROXY}",
-    "timeout": f"; use {PREFIX}request.timeout.ms",
+    "timeout": f"; use {PREFIX}request.timeout.ms, which is in ms",
 }
 """What to do about options of other clients."""
 

@@ -59,6 +59,23 @@ class DeliveryReportParam(AccumulatorParam[DeliveryReport | None]):
         return total(reports) if reports else None
 
 
+@dataclass(frozen=True, slots=True)
+class RunningTasks:
+    """Counts of what running tasks have delivered so far.
+
+    Attributes:
+        tasks: Number of tasks that run and have told.
+        records: Records that brokers have acknowledged.
+        bytes: Their size, encoded but before compression.
+        retries: Batches that were sent again.
+    """
+
+    tasks: int
+    records: int
+    bytes: int
+    retries: int
+
+
 class CountsParam(AccumulatorParam[Counts]):
     """Adds up what finished tasks have delivered, for the bar of one call."""
 

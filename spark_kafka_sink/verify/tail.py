@@ -62,7 +62,7 @@ def tail(
     if registry:
         decoding = decoders(topic, registry_config(registry), "tail() with a schema registry")
     with decoding as by_part:
-        found = newest_records(topic, n, sink, partition=partition, uncommitted=uncommitted)
+        found = newest_records("tail", topic, n, sink, partition=partition, uncommitted=uncommitted)
         parts = {part: [_part(part, record, by_part) for _, record in found] for part in ("key", "value")}
     kind = pa.string() if registry else pa.binary()
     headers = [[{"key": name, "value": value} for name, value in record.headers] or None for _, record in found]

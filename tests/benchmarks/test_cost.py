@@ -78,7 +78,7 @@ def test_the_readme_quotes_the_figures() -> None:
     assert "Spark's own sink takes 2.0 times the executor CPU of this one, and 2.0 times for rows of 1 KB" in " ".join(
         item.split()
     )
-    assert "confluent-kafka 2.5 and 2.5 times." in " ".join(item.split())
+    assert "confluent-kafka, with its defaults, takes 2.5 and 2.5 times." in " ".join(item.split())
     assert max(map(len, item.splitlines())) <= 100
     assert len(item.splitlines()) <= 4  # the README has no room for more
     assert quoted(costs(kept(FILE, CostSample)[1])) in readme()

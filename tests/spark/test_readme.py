@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from spark_kafka_sink import register
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import Witnessed, read_topic
+from tests.waiting import until
 
 pytestmark = pytest.mark.spark
 
@@ -48,7 +48,7 @@ def readme(kafka: Kafka, new_topic: NewTopic, tmp_path: Path) -> Readme:
     return Readme(kafka.bootstrap_servers, new_topic(3), tmp_path)
 
 
-@pytest.mark.parametrize(("page", "blocks", "lines"), [(README, 6, 130), (PRODUCER, 7, 220)])
+@pytest.mark.parametrize(("page", "blocks", "lines"), [(README, 3, 120), (PRODUCER, 7, 220)])
 def test_there_are_these_blocks_and_no_others(page: Path, blocks: int, lines: int) -> None:
     text = page.read_text(encoding="utf-8")
     assert len(BLOCKS.findall(text)) == blocks
@@ -67,22 +67,14 @@ def test_the_quick_start_writes_a_stream_a_batch_and_from_a_notebook(readme: Rea
         query.stop()
     readme.run("spark.range")
     readme.run("sks.publish")
-    keys = [record.key for record in readme.records()]
-    assert [keys.count(b"%d" % number) for number in range(1000)] == [2] * 1000
-    assert keys.count(None) > 0  # the stream
+    expected = {b"%d" % number: 2 for number in range(1000)}
+    keys = until(lambda: Counter(each.key for each in readme.records()), lambda found: expected.items() <= found.items(), "rows")
+    assert keys[None] > 0  # the stream
 
 
 def until_it_wrote(query: StreamingQuery) -> None:
     while not any(progress["numInputRows"] for progress in query.recentProgress):
         assert not query.awaitTermination(1), query.exception()
-
-
-def test_exactly_once(readme: Readme, spark: SparkSession) -> None:
-    readme.names["df"] = spark.range(100).selectExpr("cast(id as string) as key", "'v' as value")
-    readme.names["options"] = {"kafka.bootstrap.servers": readme.servers, "topic": readme.topic}
-    register(spark).close()
-    readme.run('"exactly-once"')
-    assert sorted(record.key or b"" for record in readme.records()) == sorted(b"%d" % number for number in range(100))
 
 
 def test_in_transactions(readme: Readme) -> None:
@@ -103,13 +95,6 @@ def test_in_asyncio(readme: Readme) -> None:
     assert sorted(record.value or b"" for record in readme.records()) == sorted(b"value %d" % number for number in range(100))
 
 
-def test_the_readmes_record(readme: Readme, capsys: pytest.CaptureFixture[str]) -> None:
-    readme.run("producer.send")
-    (record,) = readme.records()
-    assert (record.key, record.value) == (b"a", b'{"id":1,"paid":true}')
-    assert capsys.readouterr().out == "0\n"
-
-
 def test_columns(readme: Readme, capsys: pytest.CaptureFixture[str]) -> None:
     readme.run("scope.report", PRODUCER)
     assert sorted((record.key, record.value) for record in readme.records()) == [(b"a", b"1"), (b"b", b"2")]
@@ -120,8 +105,3 @@ def test_what_is_plugged_in(readme: Readme) -> None:
     readme.run("class Upper", PRODUCER)
     (record,) = readme.records()
     assert (record.partition, record.value, record.headers) == (0, b"SHOUT", (("trace", b"1"),))
-
-
-def test_a_broker_without_installing_kafka(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    Readme("", "events", tmp_path).run("EmbeddedBroker")
-    assert capsys.readouterr().out.startswith("127.0.0.1:")

@@ -38,10 +38,10 @@ from spark_kafka_sink.spark.feed import (
     PLANNED,
     REFUSED,
     WANTS_DETAILS,
-    Counts,
     DeliveryReportParam,
     Feed,
     OldestParam,
+    RunningTasks,
 )
 from spark_kafka_sink.spark.messages import total
 from spark_kafka_sink.spark.open_transactions import MOST_QUERIES, Oldest, OpenTransaction, merged, owner, transaction_ages
@@ -164,16 +164,17 @@ class DeliveryMetrics:
         with self._lock:
             return self._committed
 
-    def running(self, call: str | None = None) -> tuple[int, Counts]:
-        """Returns the number of tasks that run, and what they have delivered so far, which `live` does not count yet.
+    def running(self, query: StreamingQuery | str | None = None) -> RunningTasks:
+        """Returns what the tasks that run have delivered so far, which `live` does not count yet.
 
         A task reports it each second, but not in its first second, and only if its executor can reach the driver.
 
         Args:
-            call: Only tasks of the streaming query with this id, or of the batch job.
+            query: Only tasks of this streaming query, or of the query or batch job with this id.
         """
         self._check_available()
-        return self.live_tasks.running(call)
+        tasks, counts = self.live_tasks.running(query if query is None or isinstance(query, str) else str(query.id))
+        return RunningTasks(tasks, counts.records, counts.bytes, counts.retries)
 
     def of(self, query: StreamingQuery | str) -> QueryHistory:
         """Returns the history of a streaming query: a row of numbers for each micro-batch that was committed.

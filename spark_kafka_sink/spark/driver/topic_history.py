@@ -41,7 +41,7 @@ def history_from_topic(
     given = {name: value for name, value in (options or {}).items() if name.lower().startswith((KAFKA_PREFIX, GUARANTEE))}
     if bootstrap_servers is not None:
         given[KAFKA_PREFIX + "bootstrap.servers"] = bootstrap_servers
-    found = newest_records(topic, n, sink_options(given))
+    found = newest_records("from_topic", topic, n, sink_options(given))
     records = [record for _, record in reports_in(topic, found, logger.warning)]
     wanted = query if isinstance(query, str) else str(query.id)
     ids = {each.batch.query_id: each.name for each in records}
@@ -57,11 +57,11 @@ def history_from_topic(
 
 
 def newest_records(
-    topic: str, n: int, options: SinkOptions, *, partition: int | None = None, uncommitted: bool = False
+    call: str, topic: str, n: int, options: SinkOptions, *, partition: int | None = None, uncommitted: bool = False
 ) -> list[tuple[int, Record]]:
     """Returns the newest records of a topic, or of one of its partitions, within 30 seconds. Raises like `TopicReader`."""
     if not 1 <= n <= _MOST:
-        raise UsageError(f"n must be 1 to {_MOST:,}, and it is {n}")
+        raise UsageError(f"{call}: n must be 1 to {_MOST:,}, and it is {n}")
     deadline = time.monotonic() + _TIMEOUT_S
     with ClusterClient(options.producer) as client:
         check_answers(client, options, "this program")

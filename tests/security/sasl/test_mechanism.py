@@ -386,7 +386,7 @@ def test_what_a_provider_may_return() -> None:
 @every(
     "result, words",
     [
-        (None, "the token provider p returned NoneType; it must return a Token"),
+        (None, "the token provider p returned NoneType; it must return a JWT, or a pair of a token"),
         (b"bytes", "the token provider p returned bytes"),
         (("t", 1, {}), "the token provider p returned tuple"),
         ((17, "t"), "the token provider p returned tuple"),

@@ -112,7 +112,7 @@ def interrupted_when_rows_are_written(metrics: sks.DeliveryMetrics) -> Iterator[
 
     def run() -> None:
         while not stop.wait(0.05):
-            if metrics.running()[1].records:
+            if metrics.running().records:
                 os.kill(os.getpid(), signal.SIGINT)
                 return
 
