@@ -27,8 +27,8 @@ from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fields import Message
 
 TOPIC_ID = UUID(int=1)
-LAST_EPOCH = 3
-"""So that epochs are used up soon. Kafka's is 32,766."""
+FIRST_EPOCH, LAST_EPOCH = 32_763, 32_766
+"""So that epochs are used up soon. Kafka's first is 0. A producer whose id changes before its last epochs was forgotten."""
 
 
 def topic_ids(body: MetadataRequest) -> MetadataResponse:
@@ -42,7 +42,7 @@ class SimulatedCoordinator:
 
     version: int
     producer_id: int = 0
-    epoch: int = -1
+    epoch: int = FIRST_EPOCH - 1
     ended: tuple[ProducerIdAndEpoch, bool] | None = None  # the last transaction's identity, and whether it was committed
     is_open: bool = False
     partitions: set[tuple[str, int]] = field(default_factory=set)
@@ -146,6 +146,6 @@ class SimulatedCoordinator:
 
     def _bump(self) -> None:
         if self.epoch == LAST_EPOCH:
-            self.producer_id, self.epoch = self.producer_id + 1, 0
+            self.producer_id, self.epoch = self.producer_id + 1, FIRST_EPOCH
         else:
             self.epoch += 1
