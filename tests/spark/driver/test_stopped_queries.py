@@ -72,7 +72,8 @@ def test_a_query_that_is_stopped_while_its_tasks_write_leaves_nothing_open(
 ) -> None:
     topic = new_topic(partitions=2)
     rows = spark.readStream.format("rate").option("rowsPerSecond", 1000).load()
-    slowly = rows.selectExpr("nvl2(java_method('java.lang.Thread', 'sleep', 20L), 'a', 'b') AS value")
+    # Rows of 10 KB, so that Spark hands each Arrow batch on at once.
+    slowly = rows.selectExpr("repeat(nvl2(java_method('java.lang.Thread', 'sleep', 20L), 'a', 'b'), 10000) AS value")
     settings = options_for(kafka, topic) | {"checkpointLocation": str(tmp_path), "kafka.linger.ms": "0"}
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "10")
     query = slowly.writeStream.format("kafka_sink").options(**settings).start()
