@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import gc
 import importlib.metadata
+import inspect
 import logging
 import os
 import sys
 from collections.abc import Iterator
+from functools import partialmethod
 from pathlib import Path
 
 import pyspark
 import pytest
+from click.testing import CliRunner
 
 from tests.environment import MADE_FROM
 from tests.faults.exactly_once.class_archive import java_options
@@ -35,6 +38,11 @@ if (_MADE_FROM := Path(sys.prefix, MADE_FROM)).exists():
         os.environ.setdefault("SPARK_HOME", str(_KEPT))
 # Tests stay on the loopback address, whatever the host's name resolves to.
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+
+# click 8.1 mixes stderr into stdout unless it is told otherwise, and 8.2 has no such option.
+if "mix_stderr" in inspect.signature(CliRunner).parameters:
+    CliRunner.__init__ = partialmethod(CliRunner.__init__, mix_stderr=False)  # type: ignore[method-assign, assignment]
 
 
 # Of every JVM of Spark that a test starts, in whatever process: the options that spark-submit adds to a driver's own.

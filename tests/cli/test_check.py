@@ -86,7 +86,7 @@ def test_checks_that_had_no_time_are_exit_code_3(broker: EmbeddedBroker, config:
 def test_wrong_options_are_exit_code_2(arguments: list[str], text: str) -> None:
     done = CliRunner().invoke(main, ["check", *arguments])
     assert done.exit_code == 2
-    assert text in " ".join(done.output.split())
+    assert text in " ".join((done.stdout + done.stderr).split())
     assert MARK not in done.output
 
 

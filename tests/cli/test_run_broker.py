@@ -128,7 +128,7 @@ def test_with_tls_it_writes_over_no_file_of_others(tmp_path: Path, name: str) ->
     (tmp_path / name).write_text("a key of which there is no copy")
     result = CliRunner().invoke(main, ["broker", "--port", "0", "--tls", str(tmp_path)])
     assert result.exit_code == 2
-    assert f"{name} exists and was not written by this command: choose another folder" in result.output
+    assert f"{name} exists and was not written by this command: choose another folder" in result.stderr
     assert (tmp_path / name).read_text() == "a key of which there is no copy"
 
 

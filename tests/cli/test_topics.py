@@ -285,9 +285,10 @@ def test_a_terminal_is_safe_from_what_brokers_answer(broker: EmbeddedBroker) -> 
     broker.faults.alter(ApiKey.DESCRIBE_CONFIGS, with_configs)
     broker.faults.fail(ApiKey.CREATE_TOPICS, ErrorCode.POLICY_VIOLATION, message=ESCAPES)
     for result in (run(broker.bootstrap_servers, "describe", "named"), run(broker.bootstrap_servers, "create", "refused")):
-        assert "DELIVERY" in result.output
-        assert all(each.isprintable() for line in result.output.split("\n") for each in line), repr(result.output)
-    assert len(result.output.splitlines()) == 1
+        shown = result.stdout + result.stderr
+        assert "DELIVERY" in shown
+        assert all(each.isprintable() for line in shown.split("\n") for each in line), repr(shown)
+    assert len(shown.splitlines()) == 1
 
 
 @on_real_kafka

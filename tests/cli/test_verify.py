@@ -142,13 +142,13 @@ def test_wrong_options_are_exit_code_2(client: Path, arguments: list[str], probl
     words = ["verify", "--topic", "t", "--command-config", str(client), *arguments]
     done = CliRunner().invoke(main, words, catch_exceptions=False)
     assert done.exit_code == 2, done.output
-    assert problem in done.output
+    assert problem in done.stderr
 
 
 def test_a_source_or_a_registry_is_required(client: Path) -> None:
     done = CliRunner().invoke(main, ["verify", "--topic", "t", "--command-config", str(client)], catch_exceptions=False)
     assert done.exit_code == 2
-    assert "set --source to compare the topic, or --schema-registry-url to decode its records" in done.output
+    assert "set --source to compare the topic, or --schema-registry-url to decode its records" in done.stderr
 
 
 def test_parts_that_are_not_decoded_are_named(topic: str, client: Path, stand_in: StandIn) -> None:
