@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import count
 
 import pytest
 
@@ -40,10 +41,10 @@ def producer_of(broker: EmbeddedBroker, **settings: object) -> Producer:
     return Producer({**QUICK, **LOGIN, **servers, **options})
 
 
-def rejecting(broker: EmbeddedBroker, node_id: int | None = None) -> Fault:
+def rejecting(broker: EmbeddedBroker, node_id: int | None = None, when: Callable[[object], bool] = lambda _: True) -> Fault:
     """Every login is rejected, until the fault is removed."""
     code = ErrorCode.SASL_AUTHENTICATION_FAILED
-    return broker.faults.fail(ApiKey.SASL_AUTHENTICATE, code, message="Account locked", times=None, broker=node_id)
+    return broker.faults.fail(ApiKey.SASL_AUTHENTICATE, code, message="Account locked", times=None, broker=node_id, when=when)
 
 
 def test_an_append_that_waits_for_metadata_fails_with_the_brokers_words(cluster: RecordingBroker) -> None:
@@ -100,9 +101,10 @@ def test_records_for_a_broker_that_rejects_the_login_fail_at_once_and_others_do_
 
 
 def test_records_that_wait_for_a_producer_id_fail_at_once(cluster: RecordingBroker) -> None:
+    logins = count()
+    rejected = rejecting(cluster, when=lambda _: next(logins) > 0)  # all but that of the bootstrap connection
     with producer_of(cluster) as producer:
         producer.partitions_for("t")
-        rejected = rejecting(cluster)
         with failing_scope(producer) as scope:
             scope.append("t", numbers([1]))
             with pytest.raises(DeliveryError, match="SASL_AUTHENTICATION_FAILED"):
