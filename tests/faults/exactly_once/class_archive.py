@@ -13,7 +13,7 @@ import pyspark
 from tests.kafka.class_archive import QUICK_START, archive, digest, trained
 from tests.kafka.java import java
 
-TRAINING_DEADLINE_S = 180.0
+TRAINING_DEADLINE_S = 900.0
 
 
 def java_options() -> str:
