@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -29,11 +29,13 @@ from spark_kafka_sink.client.topics import (
 from spark_kafka_sink.client.topics import create_topic as ask_to_create
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import AuthorizationError, BrokerError, UnsupportedVersionError
-from spark_kafka_sink.exactly_once.topic_reader import TopicReader
 from spark_kafka_sink.protocol.apis.metadata import MetadataResponsePartition, MetadataResponseTopic
 from spark_kafka_sink.protocol.apis.topics import CreatableTopicResult
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.records.record_reader import Record
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.exactly_once.topic_reader import TopicReader
+    from spark_kafka_sink.records.record_reader import Record
 
 _SET_ON_TOPIC: Final = 1
 """The source of a config that is set on the topic itself (ConfigSource.TOPIC_CONFIG)."""
