@@ -129,6 +129,11 @@ class NumberedStream:
         wanted = self.appended + records
         wait_until(lambda: self.appended >= wanted or self._error is not None, f"{records} more records appended", deadline_s)
 
+    def wait_until_more_is_sent(self, deadline_s: float = DEADLINE_S) -> None:
+        """Until more than has been appended now is flushed, and in `report`."""
+        appended = self.appended
+        wait_until(lambda: self.sent > appended or self._error is not None, f"more than {appended} flushed", deadline_s)
+
     def _run(self) -> None:
         try:
             while not self._stop.is_set():
