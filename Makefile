@@ -12,6 +12,7 @@
 #   make test-all    every test on both kinds of broker, every kill, the full model of exactly-once: an hour
 #   make test-python-3.12  tests without Java and Spark's smoke tests with another Python; `make test-all` runs it for each that it finds
 #   make test-minimal  tests with the lowest version of every dependency, 10 minutes; `make test-all` runs it too
+#   make test-extras the wheel with each extra alone, in environments of their own, and one use of each; PYTHONS= for more
 #   make docs        generate the reference pages and build the site in build/site; CHECK=1 fails if they are out of date
 #   make api         compare names, options, codes and commands with docs/interface.txt; WRITE=1 renews it
 #   make dist        wheel and sdist into dist/, checked with twine
@@ -50,7 +51,7 @@ python = $(firstword $(wildcard $(HOME)/.pyenv/versions/$(1).*/bin/python$(1)) $
 PYTHONS := $(foreach version,3.12 3.13 3.14,$(if $(call python,$(version)),$(version)))
 CODE := spark_kafka_sink $(wildcard pyspark_kafka_sink pyspark_kafka_sink.py) jobs tests benchmarks docs
 
-.PHONY: help setup java jars check ci count format test test-quick test-all test-newest test-all-newest test-all-oldest test-minimal fuzz audit demo docs api dist chaos soak scale bench bench-parts constraints clean
+.PHONY: help setup java jars check ci count format test test-quick test-all test-newest test-all-newest test-all-oldest test-minimal test-extras fuzz audit demo docs api dist chaos soak scale bench bench-parts constraints clean
 
 help:
 	@sed -n 's/^#   make/make/p' $(firstword $(MAKEFILE_LIST))
@@ -146,6 +147,10 @@ test-minimal: export PYSPARK_PYTHON = $(CURDIR)/$(VENV_MINIMAL)/bin/python
 test-minimal: java $(VENV_MINIMAL)/.stamp
 	$(VENV_MINIMAL)/bin/python $(PYTEST) --tier=test -m "not (kafka or spark or java or chaos)" $(PYTEST_ARGS)
 	$(VENV_MINIMAL)/bin/python $(SMOKE) $(PYTEST_ARGS)
+
+# `make test` has every library, so it does not see an extra that lacks one.
+test-extras: java dist
+	$(VENV)/bin/python -m tests.extras dist/*.whl --python $(PYTHON) $(foreach each,$(PYTHONS),$(call python,$(each)))
 
 # What this make exports and an active environment would reach from the checkout into the clone.
 OWN_VARIABLES := PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON SPARK_LOCAL_IP MAKEFLAGS MFLAGS MAKELEVEL PYTHON VIRTUAL_ENV PYTHONPATH PROMTOOL

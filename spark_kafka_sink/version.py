@@ -1,3 +1,3 @@
 """The version of this package: of the code itself, whatever distribution is installed beside it."""
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"

@@ -26,13 +26,14 @@ from benchmarks.cost.cells import CELLS, FILES, FILES_OF, FULL, QUICK, CostCell,
 from benchmarks.cost.contenders import CONTENDERS, LIMITS
 from benchmarks.cost.costs import CostSample, samples_of
 from benchmarks.cost.page import FILE, markdown, write_drafts
+from benchmarks.cost.processor import profile_table, profiled
 from benchmarks.cost.rows import write_rows
 from benchmarks.environment import CHECKOUT, Topics, broker, spark_session
 from benchmarks.figures import reached
-from benchmarks.measure import timed
+from benchmarks.measure import task_workers, timed
 from benchmarks.pictures import keep
 from benchmarks.report import goals_table
-from benchmarks.results import Run, Runs
+from benchmarks.results import CEILING, Run, Runs
 from docs.__main__ import main as make_pages
 from tests.kafka.cluster import data_folder
 from tests.kafka.guardian import Guardian
@@ -51,6 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     plan, cells = planned(asked)
     if asked.keep and (len(cells) < len(CELLS) or asked.contenders):
         parser.error("--keep needs all cells and contenders: leave --quick, QUICK, --only and --contenders out")
+    if asked.profile:
+        return _profile(cells, plan)
     asked.output.mkdir(parents=True, exist_ok=True)
     measured_on = pictures.machine(PACKAGES)
     found: list[CostSample] = []
@@ -87,6 +90,23 @@ def planned(asked: argparse.Namespace) -> tuple[CostPlan, list[CostCell]]:
     if asked.only:
         return plan, [cell for cell in CELLS if cell.name in asked.only]
     return plan, [cell for cell in CELLS if cell.quick or not asked.quick]
+
+
+def _profile(cells: Sequence[CostCell], plan: CostPlan) -> int:
+    """Prints where the time of this sink's workers goes, beside that of workers that drop their input."""
+    with broker() as topics, spark_session() as spark, _folder() as folder:
+        contenders.prepare(spark)
+        rows = _Rows(spark, plan, folder)
+        for cell in cells:
+            found = {}
+            for name in (cell.ours, CEILING):
+                run = partial(_run, name, cell, rows.frames(cell.payload), topics)
+                for _ in range(FIRST_WARM_UPS):
+                    run()
+                workers = {worker.pid for worker in task_workers()}
+                found[name] = profiled(run, workers)
+            print(f"\n{cell.title}\n\n{profile_table(found[cell.ours], found[CEILING])}", flush=True)
+    return 0
 
 
 def _measured(cells: Sequence[CostCell], plan: CostPlan, only: Sequence[str]) -> Iterator[tuple[CostCell, Runs]]:
@@ -184,6 +204,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--contenders", nargs="+", default=[], choices=list(CONTENDERS), help="Measure these contenders only.")
     parser.add_argument("--repeats", type=int, help="Number of rounds per cell. Defaults to at most 7, and 3 with --quick.")
     parser.add_argument("--share", type=float, help="Share of the rows to write. Defaults to 1, and to 1/6 with --quick.")
+    parser.add_argument("--profile", action="store_true", help="Sample this sink's workers with Linux perf (as root) instead.")
     parser.add_argument("--keep", action="store_true", help="Make docs/performance.md and its pictures from the figures.")
     parser.add_argument("--output", type=Path, default=OUTPUT, help="Folder of the CSV file, the table and the pictures.")
     return parser

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from benchmarks.results import CEILING, JVM, Run, Runs
+from benchmarks.figures import Spread
+from benchmarks.results import JVM, Run, Runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ def _sample(cell: str, contender: str, run: Run) -> CostSample:
 class Cost:
     """Medians of a contender's runs in a cell. CPU times are microseconds per row of the executor.
 
-    planners_s: CPU seconds of the driver's Python processes in a run.
+    planners_s: CPU seconds of the driver's Python processes in a run. rounds: the CPU time of each run, in order.
     """
 
     runs: int
@@ -50,6 +51,7 @@ class Cost:
     python: float
     cpu: float
     planners_s: float
+    rounds: Sequence[float]
 
 
 Costs = Mapping[str, Mapping[str, Cost]]  # cell -> contender -> cost
@@ -67,14 +69,16 @@ def _cost(runs: Sequence[CostSample]) -> Cost:
     def middle(figure: Callable[[CostSample], float]) -> float:
         return median(figure(run) for run in runs)
 
+    rounds = [(run.jvm_s + run.python_s) / run.rows * 1e6 for run in runs]
     return Cost(
         len(runs),
         runs[0].rows,
         middle(lambda run: run.rows / run.seconds),
         middle(lambda run: run.jvm_s / run.rows * 1e6),
         middle(lambda run: run.python_s / run.rows * 1e6),
-        middle(lambda run: (run.jvm_s + run.python_s) / run.rows * 1e6),
+        median(rounds),
         middle(lambda run: run.planners_s),
+        rounds,
     )
 
 
@@ -85,8 +89,13 @@ def jvm_ratio(cell: Mapping[str, Cost], ours: str, theirs: str = JVM) -> float |
     return cell[theirs].cpu / cell[ours].cpu
 
 
-def over_floor(cell: Mapping[str, Cost], ours: str) -> float | None:
-    """Returns what this sink adds to the floor, Arrow into Python and dropped, as a share of the floor."""
-    if ours not in cell or CEILING not in cell:
+def added(cell: Mapping[str, Cost], contender: str, base: str) -> Spread | None:
+    """Returns the CPU time of a row that a contender adds to what `base` takes. None: one of both was not measured.
+
+    It is the difference of the medians, with the smallest and the largest difference within a round.
+    """
+    if contender not in cell or base not in cell:
         return None
-    return cell[ours].cpu / cell[CEILING].cpu - 1
+    upper, lower = cell[contender], cell[base]
+    rounds = [one - other for one, other in zip(upper.rounds, lower.rounds, strict=False)]
+    return Spread(upper.cpu - lower.cpu, min(rounds), max(rounds))

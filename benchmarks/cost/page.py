@@ -12,8 +12,9 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.cost.cells import BY_NAME, FILES, FILES_OF, CostCell
-from benchmarks.cost.costs import Cost, Costs, CostSample, costs, jvm_ratio, over_floor
+from benchmarks.cost.costs import Cost, Costs, CostSample, added, costs, jvm_ratio
 from benchmarks.cost.picture import cells_picture, headline_picture
+from benchmarks.figures import Spread
 from benchmarks.pictures import kept
 from benchmarks.results import CEILING, CONFLUENT, JVM, JVM_TUNED, KAFKA_PYTHON, PARQUET, SINK, SINK_EXACTLY_ONCE
 from docs.markdown import table
@@ -129,18 +130,18 @@ def _share(contender: str) -> str:
 
 
 def _summary(measured: Costs) -> str:
-    head = ["values, codec, topic", "this sink, µs", "ratio", "ratio to tuned", "over the floor", "rows/s"]
+    head = ["values, codec, topic", "this sink, µs", "ratio", "ratio to tuned", "own share, µs", "Java's engine, µs", "rows/s"]
     return _numbers(head, [_line(BY_NAME[name], cell) for name, cell in measured.items()])
 
 
 def _line(cell: CostCell, found: Mapping[str, Cost]) -> list[str]:
-    over = over_floor(found, cell.ours)
     return [
         cell.title,
         _cpu(found.get(cell.ours)),
         _ratio(jvm_ratio(found, cell.ours)),
         _ratio(jvm_ratio(found, cell.ours, JVM_TUNED)),
-        "" if over is None else f"{over:+.0%}",
+        _share_of(added(found, cell.ours, CEILING)),
+        _share_of(added(found, JVM_TUNED, PARQUET)),
         _speed(found.get(cell.ours)),
     ]
 
@@ -165,6 +166,10 @@ def _cpu(cost: Cost | None) -> str:
 
 def _micros(value: float) -> str:
     return f"{value:.2f}" if value < 10 else f"{value:.1f}"
+
+
+def _share_of(spread: Spread | None) -> str:
+    return "" if spread is None else f"{_micros(spread.middle)} ({_micros(spread.low)} to {_micros(spread.high)})"
 
 
 def _ratio(ratio: float | None) -> str:

@@ -8,9 +8,11 @@ import re
 import pytest
 
 from benchmarks.cost.cells import BY_NAME, CELLS, Format, Payload
-from benchmarks.cost.costs import CostSample, costs
+from benchmarks.cost.costs import CostSample, added, costs
 from benchmarks.cost.page import FILE, HEADLINE, README_CELLS, quoted, readme
+from benchmarks.cost.processor import Profile, kind_of, profile_table
 from benchmarks.cost.rows import table
+from benchmarks.figures import Spread
 from benchmarks.pictures import kept
 
 SIZES = (100, 1024, 10 * 1024)
@@ -60,6 +62,36 @@ def test_json_values_are_objects_of_the_exact_size(size: int) -> None:
 
 
 # Figures
+
+
+def test_an_own_share_is_the_difference_of_medians_with_that_within_each_round() -> None:
+    rounds = {"sink": (5.0, 3.0, 4.0), "ceiling": (1.0, 1.5, 2.0)}
+    found = costs([sample(name, jvm_us, 0.0) for name, runs in rounds.items() for jvm_us in runs])[CELL]
+
+    assert added(found, "sink", "ceiling") == Spread(2.5, 1.5, 4.0)
+    assert added(found, "sink", "parquet") is None
+
+
+@pytest.mark.parametrize(
+    ("frames", "kind"),
+    [
+        (["copy_page ([kernel.kallsyms])", "asm_exc_page_fault ([kernel.kallsyms])"], "kernel: page faults"),
+        (["_copy_from_iter ([kernel.kallsyms])", "tcp_sendmsg ([kernel.kallsyms])"], "kernel: send to Kafka"),
+        (["try_to_wake_up ([kernel.kallsyms])"], "kernel: other"),
+        (["__memmove_avx512_unaligned_erms (/lib/libc.so.6)"], "copies (memcpy, memset)"),
+        (["LZ4_compress_fast (/site-packages/lz4/frame/_frame.cpython-311.so)"], "lz4"),
+        (["[unknown] (/site-packages/numpy/_core/_multiarray_umath.cpython-311.so)"], "numpy"),
+        (["_PyEval_EvalFrameDefault (/lib/libpython3.11.so.1.0)", "tcp_sendmsg"], "Python"),
+    ],
+)
+def test_a_sample_of_the_processor_has_one_kind(frames: list[str], kind: str) -> None:
+    assert kind_of(frames) == kind
+
+
+def test_a_profile_shows_the_sink_beside_the_floor() -> None:
+    sink, floor = (Profile({"Python": count}, {"f (python)": count}, rows=1_000_000) for count in (997, 0))
+
+    assert "| Python | 1.000 | 0.000 |" in profile_table(sink, floor)
 
 
 # The page and its pictures
