@@ -10,7 +10,7 @@ import pytest
 from spark_kafka_sink.errors import DeliveryError
 from spark_kafka_sink.producer.accumulator.sequences import PartitionSequences, ProducerIdAndEpoch
 from spark_kafka_sink.records.columns import RecordColumns
-from tests.faults.producing import failing_scope, numbers, one_by_one
+from tests.faults.producing import failing_scope, figure, numbers, one_by_one
 from tests.kafka.dump_log import DumpedBatch, dump_log, records_of
 from tests.kafka.fixtures import NewTopic, ProxiedKafka
 from tests.kafka.kafka import Kafka
@@ -36,8 +36,12 @@ def test_one_that_is_too_large_fails_alone_with_four_in_flight_behind_it(
     topic = new_topic(1, on=cluster, config={"max.message.bytes": "2000"})
     values = [b"%d" % number if number != 10 else b"10" + b" " * 5000 for number in range(40)]
     with one_by_one(cluster.bootstrap_servers) as producer, failing_scope(producer) as scope:
-        proxied_kafka.proxy.delay(0.05)  # so that there are five under way when the first of them is refused
-        scope.append(topic, RecordColumns(40, value=pa.array(values)))
+        scope.append(topic, RecordColumns(10, value=pa.array(values[:10])))
+        scope.flush(20)
+        proxied_kafka.proxy.pause("to_client")
+        scope.append(topic, RecordColumns(30, value=pa.array(values[10:])))
+        wait_until(lambda: figure(producer, "requests-in-flight") == 5, "five in flight")
+        proxied_kafka.proxy.resume()
         wait_until(lambda: scope.report().records == 39, "the others acked")
         with pytest.raises(DeliveryError, match=r"^\[DELIVERY\] 1 record failed, 39 were acknowledged: .*MESSAGE_TOO_LARGE"):
             scope.flush(10)

@@ -160,8 +160,10 @@ def test_real_kafka_takes_five_in_flight_in_parts_split_three_times_and_more(
     with producer_on(cluster.bootstrap_servers, **settings) as producer, producer.scope() as scope:
         scope.append(topic, columns.slice(0, 1))
         scope.flush(20)
-        proxied_kafka.proxy.delay(0.01)  # so that there are five under way when the first of them is refused
+        proxied_kafka.proxy.pause("to_client")
         scope.append(topic, columns.slice(1, 1199))
+        wait_until(lambda: figure(producer, "requests-in-flight") == 5, "five in flight")
+        proxied_kafka.proxy.resume()
         scope.flush(60)
         report = scope.report()
     assert report.records == 1200
@@ -187,9 +189,11 @@ def test_on_real_kafka_those_behind_one_that_is_split_come_after_its_parts(
         scopes = [ends.enter_context(producer.scope()) for _ in range(6)]
         scopes[5].append(topic, numbers([99]))
         scopes[5].flush(20)
-        proxied_kafka.proxy.delay(0.05)
+        proxied_kafka.proxy.pause("to_client")
         for number, scope in enumerate(scopes[:5]):
             scope.append(topic, RecordColumns(10, value=pa.array(values[10 * number : 10 * number + 10])))
+        wait_until(lambda: figure(producer, "requests-in-flight") == 5, "five in flight")
+        proxied_kafka.proxy.resume()
         for scope in scopes:
             scope.flush(30)
             report.add(scope.report())

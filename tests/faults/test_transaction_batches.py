@@ -57,7 +57,7 @@ def under_id(broker: EmbeddedBroker, identity: str, **settings: Any) -> Producer
 
 
 def test_what_is_too_large_is_split_within_its_transaction(broker: EmbeddedBroker, topic: str) -> None:
-    with under_id(broker, topic, batch_size=10_000, linger_ms=20) as producer:
+    with under_id(broker, topic, batch_size=10_000, linger_ms=100_000, delivery_timeout_ms=200_000) as producer:
         commit_next(producer, topic, 0)
         broker.faults.fail(ApiKey.PRODUCE, E.MESSAGE_TOO_LARGE, times=3, topic=topic)
         commit_next(producer, topic, *range(1, 30))
