@@ -25,12 +25,12 @@ def test_a_record_comes_back(kafka_broker, kafka_topic):
     topic = kafka_topic(partitions=2)
     producer = Producer({"bootstrap.servers": kafka_broker.bootstrap_servers})
     producer.produce(topic, b"value", partition=1)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     consumer = Consumer({
         "bootstrap.servers": kafka_broker.bootstrap_servers, "group.id": "g", "auto.offset.reset": "earliest"
     })
     consumer.subscribe([topic])
-    (message,) = consumer.consume(1, timeout=20)
+    (message,) = consumer.consume(1, timeout=60)
     consumer.close()
     assert (message.partition(), message.value()) == (1, b"value")
 
@@ -62,7 +62,7 @@ def run(folder: Path, *arguments: str, installed: Path | None = None) -> subproc
     variables = environment()
     if installed is not None:
         variables["PYTHONPATH"] += f":{installed}"
-    return subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, timeout=100, check=False)
+    return subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, timeout=300, check=False)
 
 
 def test_a_run_has_a_broker_and_topics(tmp_path: Path) -> None:
@@ -94,9 +94,9 @@ from confluent_kafka import Producer
 
 def write(broker, user, topic):
     outcomes = []
-    producer = Producer({**broker.client_settings_for(user, librdkafka=True), "message.timeout.ms": 5000})
+    producer = Producer({**broker.client_settings_for(user, librdkafka=True), "message.timeout.ms": 60000})
     producer.produce(topic, b"value", on_delivery=lambda error, _: outcomes.append(error and error.name()))
-    producer.flush(20)
+    producer.flush(60)
     return outcomes
 
 

@@ -21,6 +21,17 @@ def wait_until(reached: Callable[[], object], what: str = "it did not come about
     until(reached, bool, what, deadline_s)
 
 
+def with_time_enough(attempt: Callable[[float], T], is_enough: Callable[[T], object], first_s: float = 0.5) -> T:
+    """Attempts what ends at a deadline, in seconds, with longer ones until one was enough. Returns the last outcome.
+
+    For a deadline that each run waits for. It must be short, and if the machine stands still it passes before anything is done.
+    """
+    seconds = first_s
+    while not is_enough(outcome := attempt(seconds)) and seconds * 4 <= DEADLINE_S:
+        seconds *= 4
+    return outcome
+
+
 def until(ask: Callable[[], T], reached: Callable[[T], object], what: str, deadline_s: float = DEADLINE_S) -> T:
     """Asks again and again until the answer is as wanted, and returns it. Raises TimeoutError with the last at the deadline."""
     deadline = time.monotonic() + deadline_s

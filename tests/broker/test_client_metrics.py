@@ -120,7 +120,7 @@ def test_librdkafka_pushes_its_metrics() -> None:
     with EmbeddedBroker(config=config) as broker:
         producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap_servers, "client.id": "other"})
         producer.produce("t", b"value")
-        producer.flush(10)
+        producer.flush(60)
         until(lambda: len(got), lambda count: count > 0, "pushes")
         del producer
     assert got[0].client_id == "other"

@@ -21,6 +21,7 @@ from spark_kafka_sink.broker.kafka_release import NEWEST_RELEASE
 from spark_kafka_sink.errors import OptionError, UsageError
 from tests.broker.unharmed import no_thread_is_left
 from tests.every import every
+from tests.waiting import wait_until
 
 QUIET = {"log_level": 0}
 
@@ -186,8 +187,8 @@ def test_who_begins_at_the_direct_servers_is_sent_past_what_is_advertised() -> N
         write(direct, "t", "a")
         assert read(direct, "t", 1) == ["a"]
         admin = AdminClient({"bootstrap.servers": direct, **QUIET})
-        (node,) = admin.describe_cluster(request_timeout=10).result(10).nodes
-        described = admin.describe_consumer_groups(["g"], request_timeout=10)["g"].result(10)
+        (node,) = admin.describe_cluster(request_timeout=60).result(60).nodes
+        described = admin.describe_consumer_groups(["g"], request_timeout=60)["g"].result(60)
         assert f"{node.host}:{node.port}" == direct
         assert f"{described.coordinator.host}:{described.coordinator.port}" == direct
         broker.kill(1)
@@ -219,6 +220,8 @@ def test_its_records_are_what_a_reader_of_committed_ones_gets() -> None:
             end(30)
         with sks.Producer({"bootstrap.servers": broker.bootstrap_servers, "compression.type": "lz4"}) as other:
             other.send("t", None, partition=0, timestamp=6)
+        # A commit is answered before its marker is written.
+        wait_until(lambda: len(broker.records("t")) == 2)
         assert broker.records("t") == [(0, 0, 6, None, None, ()), (1, 2, 5, b"k", b"b", (("h", b"1"),))]
         assert broker.records("t")[1].value == b"b"
         with pytest.raises(UsageError, match="there is no topic u; the topics are "):

@@ -112,17 +112,17 @@ def test_news_that_come_while_somebody_looks_are_not_missed() -> None:
         answer = next(answers)
         if not answer:
             looking.set()
-            assert go_on.wait(10)
+            assert go_on.wait(60)
         return answer
 
     operation = DelayedOperation(look, finished.set)
     first = threading.Thread(target=operation.try_complete)
     first.start()
-    assert looking.wait(10)
+    assert looking.wait(60)
 
     assert not operation.try_complete()  # returns at once
     go_on.set()
-    first.join(10)
+    first.join(60)
 
     assert finished.is_set()
 

@@ -19,6 +19,7 @@ from spark_kafka_sink.errors import AuthenticationError, DisconnectedError, Opti
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.apis.sasl import SaslAuthenticateResponse, SaslHandshakeResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.fields import Message
 from tests.client.rig import REQUEST_TIMEOUT_MS, Rig, WatchedChannel, errors
 from tests.client.sasl import LOGIN, PASSWORD, USER, Mechanism
 from tests.waiting import HOUR_MS
@@ -34,10 +35,22 @@ def broker() -> Iterator[EmbeddedBroker]:
         yield running
 
 
+@contextmanager
+def broker_with_sessions(lifetime_ms: int) -> Iterator[EmbeddedBroker]:
+    """A broker that promises sessions of this length, and ends none: its clock is not the client's, which a test sets by hand."""
+
+    def promise(_: Message, answer: SaslAuthenticateResponse) -> Message:
+        return replace(answer, session_lifetime_ms=lifetime_ms)
+
+    with EmbeddedBroker(config=replace(CONFIG, connections_max_reauth_ms=HOUR_MS)) as running:
+        running.faults.alter(ApiKey.SASL_AUTHENTICATE, promise, times=None)
+        yield running
+
+
 @pytest.fixture
 def sessions() -> Iterator[EmbeddedBroker]:
     """A broker whose sessions end."""
-    with EmbeddedBroker(config=replace(CONFIG, connections_max_reauth_ms=SESSION_MS)) as running:
+    with broker_with_sessions(SESSION_MS) as running:
         yield running
 
 
@@ -385,8 +398,7 @@ def test_what_is_in_flight_when_a_session_is_over_is_answered_before_the_connect
 
 def test_a_session_too_short_for_another_renewal_gets_a_new_connection(mechanism: Mechanism) -> None:
     """A broker takes no second renewal within a second of the first (KIP-368)."""
-    config = replace(CONFIG, connections_max_reauth_ms=MIN_REAUTHENTICATION_MS)
-    with EmbeddedBroker(config=config) as broker, logging_in(broker, mechanism) as rig:
+    with broker_with_sessions(MIN_REAUTHENTICATION_MS) as broker, logging_in(broker, mechanism) as rig:
         rig.connected()
         rig.send()
         rig.responses()

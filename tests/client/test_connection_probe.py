@@ -17,6 +17,7 @@ from spark_kafka_sink.options.producer_options import producer_config
 from tests.client.raw_listener import raw_listener
 from tests.kafka.ports import free_ports
 from tests.network.black_hole import black_hole
+from tests.waiting import DEADLINE_S, with_time_enough
 
 TLS_RECORD = 0x16
 _RESET = struct.pack("ii", 1, 0)
@@ -39,7 +40,7 @@ def listener(*, resets: bool = False, answers: bool = True) -> Iterator[tuple[st
         yield address
 
 
-def probed(host: str, port: int, *, seconds: float = 5, protocol: str = "PLAINTEXT") -> object:
+def probed(host: str, port: int, *, seconds: float = DEADLINE_S, protocol: str = "PLAINTEXT") -> object:
     config = producer_config({"bootstrap.servers": f"{host}:{port}", "security.protocol": protocol})
     return probe_connections(config, [(host, port)], time.monotonic() + seconds)[host, port]
 
@@ -61,24 +62,36 @@ def test_a_port_that_ends_every_connection_is_no_proof() -> None:
 
 def test_an_address_that_never_answers_leaves_time_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     with black_hole() as silent, listener() as healthy:
-        found = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", address) for address in (silent, healthy)]
-        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
-        assert isinstance(probed("broker.example", 9092, seconds=0.6), ProbedConnection)
+        addresses = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", address) for address in (silent, healthy)]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: addresses)
+        found = with_time_enough(
+            lambda seconds: probed("broker.example", 9092, seconds=seconds), lambda each: isinstance(each, ProbedConnection), 0.6
+        )
+    assert isinstance(found, ProbedConnection)
 
 
 def test_the_last_failure_of_several_addresses_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     with black_hole() as silent:
         found = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", each) for each in (("127.0.0.1", free_ports(1)[0]), silent)]
         monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
-        error = probed("broker.example", 9092, seconds=0.1)
+        told = "timed out connecting to broker.example:9092"
+        error = with_time_enough(
+            lambda seconds: probed("broker.example", 9092, seconds=seconds),
+            lambda each: getattr(each, "message", "") == told,
+            0.1,
+        )
     assert isinstance(error, DisconnectedError)
-    assert error.message == "timed out connecting to broker.example:9092"
+    assert error.message == told
 
 
 def test_hosts_are_tried_at_the_same_time() -> None:
     with black_hole() as silent, listener() as healthy:
         config = producer_config({"bootstrap.servers": "{}:{},{}:{}".format(*silent, *healthy)})
-        found = probe_connections(config, [silent, healthy], time.monotonic() + 0.1)
+        found = with_time_enough(
+            lambda seconds: probe_connections(config, [silent, healthy], time.monotonic() + seconds),
+            lambda each: isinstance(each[healthy], ProbedConnection),
+            0.1,
+        )
     assert isinstance(found[healthy], ProbedConnection)
     assert isinstance(found[silent], DisconnectedError)
 

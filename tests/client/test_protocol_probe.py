@@ -19,6 +19,7 @@ from spark_kafka_sink.protocol.api import ApiKey
 from tests.client.raw_listener import raw_listener
 from tests.client.rig import Rig, WatchedChannel
 from tests.client.sasl import LOGIN, PASSWORD, USER, Mechanism
+from tests.waiting import DEADLINE_S
 
 TLS_RECORD = 0x16
 SERVER_HELLO = bytes.fromhex("160303007a020000760303") + bytes(32)
@@ -111,7 +112,7 @@ def test_a_probe_without_an_answer_ends_and_leaves_the_first_failure() -> None:
 
     def answer(first: bytes) -> bytes:
         if first[0] == TLS_RECORD:
-            release.wait(10)
+            release.wait(DEADLINE_S)
         return b""
 
     with listener(answer) as server, led_to(server.port) as rig:

@@ -16,7 +16,8 @@ from confluent_kafka.admin import (
 )
 
 from tests.kafka.cluster import KafkaCluster
-from tests.kafka.kafka import REQUEST_TIMEOUT_S, Kafka
+from tests.kafka.kafka import Kafka
+from tests.waiting import DEADLINE_S
 
 PRINCIPAL = "User:ANONYMOUS"  # everybody, on a PLAINTEXT listener
 SETTINGS = {
@@ -58,24 +59,24 @@ class KafkaWithAcls(KafkaCluster):
 
 def add_acls(kafka: Kafka, bindings: Sequence[AclBinding]) -> None:
     """Creates ACLs, and returns when they are in force."""
-    for created in kafka.admin.create_acls(list(bindings), request_timeout=REQUEST_TIMEOUT_S).values():
+    for created in kafka.admin.create_acls(list(bindings), request_timeout=DEADLINE_S).values():
         created.result()
     names = ", ".join(sorted({each.name for each in bindings}))
-    kafka.wait_for(lambda: set(bindings) <= set(acls(kafka)), f"ACLs of {names} in force", REQUEST_TIMEOUT_S)
+    kafka.wait_for(lambda: set(bindings) <= set(acls(kafka)), f"ACLs of {names} in force", DEADLINE_S)
 
 
 def remove_acls(kafka: Kafka) -> None:
     """Removes all ACLs, and returns when none is in force."""
     if not acls(kafka):
         return
-    for deleted in kafka.admin.delete_acls([_everything()], request_timeout=REQUEST_TIMEOUT_S).values():
+    for deleted in kafka.admin.delete_acls([_everything()], request_timeout=DEADLINE_S).values():
         deleted.result()
-    kafka.wait_for(lambda: not acls(kafka), "ACLs removed", REQUEST_TIMEOUT_S)
+    kafka.wait_for(lambda: not acls(kafka), "ACLs removed", DEADLINE_S)
 
 
 def acls(kafka: Kafka) -> Collection[AclBinding]:
     """Returns the ACLs of the broker's authorizer, which learns of a change just after the controller confirms it."""
-    described: Collection[AclBinding] = kafka.admin.describe_acls(_everything(), request_timeout=REQUEST_TIMEOUT_S).result()
+    described: Collection[AclBinding] = kafka.admin.describe_acls(_everything(), request_timeout=DEADLINE_S).result()
     return described
 
 

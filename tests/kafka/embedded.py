@@ -17,6 +17,7 @@ from tests.kafka.brokers import Brokers
 from tests.kafka.cluster import data_folder
 from tests.kafka.guardian import Guardian
 from tests.kafka.versions import has_default_replication
+from tests.waiting import DEADLINE_S
 
 
 class EmbeddedKafka(Brokers):
@@ -75,7 +76,7 @@ class EmbeddedKafka(Brokers):
         self.broker.restart(broker_id)
         self._down.discard(broker_id)
         # It is there; but a connection of our own, which broke, may fail once more (librdkafka's _TRANSPORT).
-        self.wait_for(lambda: broker_id in self.metadata().brokers, f"broker {broker_id} back after a restart", 10)
+        self.wait_for(lambda: broker_id in self.metadata().brokers, f"broker {broker_id} back after a restart", DEADLINE_S)
 
     def pause(self, broker_id: int) -> None:
         self._paused[broker_id] = self.broker.faults.unreachable(broker_id, black_hole=True)

@@ -64,11 +64,11 @@ class Kafka:
         return name
 
     def _create(self, new: NewTopic, deadline: float) -> None:
-        """Asks again if the broker that was asked has gone: an earlier test may just have restarted it.
+        """Asks again if the broker that was asked has gone or is slow: an earlier test may just have restarted it.
 
         On a busy machine, brokers may also lose their sessions for a moment. Then there are too few for the default factor.
         """
-        transient = {KafkaError._DESTROY_BROKER, KafkaError._TRANSPORT}
+        transient = {KafkaError._DESTROY_BROKER, KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT}
         if new.replication_factor == self.default_replication:
             transient.add(KafkaError.INVALID_REPLICATION_FACTOR)
         tried = False
@@ -86,8 +86,8 @@ class Kafka:
             else:
                 return
 
-    def delete_topic(self, name: str, *, deadline_s: float = 30.0) -> None:
-        self.admin.delete_topics([name], request_timeout=REQUEST_TIMEOUT_S)[name].result(timeout=deadline_s)
+    def delete_topic(self, name: str, *, deadline_s: float = 60.0) -> None:
+        self.admin.delete_topics([name], request_timeout=deadline_s)[name].result(timeout=deadline_s)
 
     def wait_for(self, reached: Callable[[], bool], what: str, deadline_s: float) -> None:
         """Polls until `reached()` is true, also if brokers do not answer. Raises TimeoutError, with `what`, at the deadline."""

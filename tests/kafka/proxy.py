@@ -16,7 +16,7 @@ from tests.kafka.ports import free_ports
 Way = Literal["to_server", "to_client"]
 Chunks = asyncio.Queue[tuple[float, bytes]]
 
-CALL_DEADLINE_S = 10.0
+CALL_DEADLINE_S = 60.0
 CHUNK = 64 * 1024
 CHUNKS_HELD = 16  # in each direction of a connection; past 1 MB the sender feels that nothing is taken
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER with no time to linger: RST instead of FIN

@@ -9,7 +9,7 @@ from typing import NamedTuple, cast
 
 from confluent_kafka import OFFSET_BEGINNING, TIMESTAMP_CREATE_TIME, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-REQUEST_TIMEOUT_S = 10.0
+REQUEST_TIMEOUT_S = 60.0  # nothing asks again
 CONSUME_AT_ONCE = 10_000
 LEADER_NOT_YET = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.OFFSET_NOT_AVAILABLE)
 

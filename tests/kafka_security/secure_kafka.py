@@ -30,6 +30,7 @@ from tests.kafka_security import oidc_server
 from tests.kafka_security.oidc_server import OidcServer
 from tests.security.certificates import LOCAL, Authority, Identity
 from tests.security.kdc import REALM, Kdc
+from tests.waiting import DEADLINE_S
 
 LISTENERS: Mapping[str, str] = {
     "SSL": "SSL",
@@ -173,7 +174,7 @@ class SecureKafka(KafkaCluster):
             ]
             for done in self.admin.alter_user_scram_credentials(changes, request_timeout=REQUEST_TIMEOUT_S).values():
                 done.result()
-        self.wait_for(lambda: self._has_scram(list(users)), "SCRAM users known", REQUEST_TIMEOUT_S)
+        self.wait_for(lambda: self._has_scram(list(users)), "SCRAM users known", DEADLINE_S)
 
     def _has_scram(self, users: list[str]) -> bool:
         described = self.admin.describe_user_scram_credentials(users, request_timeout=REQUEST_TIMEOUT_S)
@@ -204,7 +205,7 @@ class SecureKafka(KafkaCluster):
         for done in self.admin.incremental_alter_configs([resource], request_timeout=REQUEST_TIMEOUT_S).values():
             done.result()
         # The broker takes it a moment after the controller has confirmed it.
-        self.wait_for(lambda: self._shown("CHANGING") == identity.certificate, "the new certificate shown", REQUEST_TIMEOUT_S)
+        self.wait_for(lambda: self._shown("CHANGING") == identity.certificate, "the new certificate shown", DEADLINE_S)
 
     def _shown(self, listener: str) -> x509.Certificate:
         """Returns the certificate that a listener shows to clients."""

@@ -72,7 +72,7 @@ def running(kind: str, speaks: str, folder: Path, user: str = "", password: str 
         yield Running(speaks, "127.0.0.1", port)
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(60)
 
 
 def _until_it_listens(port: int, process: subprocess.Popen[bytes]) -> None:

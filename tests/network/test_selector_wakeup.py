@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from spark_kafka_sink.network.selector import Wakeup
+from tests.waiting import DEADLINE_S
 
 
 class Sender(socket.socket):
@@ -120,7 +121,7 @@ def test_no_call_is_lost_between_draining_and_waiting(wakeup: Wakeup) -> None:
     caller.start()
     seen = 0
     while seen < last:
-        assert is_signalled(wakeup, 5), f"nobody was woken for {last - seen} calls"
+        assert is_signalled(wakeup, DEADLINE_S), f"nobody was woken for {last - seen} calls"
         wakeup.drain()
         seen = number[0]
     caller.join()

@@ -30,7 +30,7 @@ TOOLS: Final[Mapping[str, str]] = {
 """The programs that are needed, and the Debian package of each."""
 
 _PATH: Final = os.pathsep.join((os.environ.get("PATH", ""), "/usr/local/sbin", "/usr/sbin", "/sbin"))
-_DEADLINE_S: Final = 20.0
+_DEADLINE_S: Final = 60.0
 
 _KRB5_CONF: Final = """\
 [libdefaults]
@@ -43,7 +43,7 @@ _KRB5_CONF: Final = """\
     udp_preference_limit = 1
     forwardable = true
     default_ccache_name = FILE:{folder}/ccache
-    kdc_timeout = 2000
+    kdc_timeout = 20000
     max_retries = 1
 
 [realms]

@@ -61,7 +61,7 @@ def asked_for(broker: EmbeddedBroker, work: Callable[[], object]) -> set[Acl]:
 
 def write(broker: EmbeddedBroker) -> None:
     with Producer(broker.client_settings) as producer:
-        producer.send("events", b"1").result(10)
+        producer.send("events", b"1").result(60)
 
 
 def commit_a_batch(broker: EmbeddedBroker) -> None:

@@ -35,7 +35,7 @@ def test_a_producer_that_works_shows_none(
 ) -> None:
     monkeypatch.setenv(VARIABLE, SECRET)
     with caplog.at_level(logging.DEBUG), Producer({"bootstrap.servers": servers, **options}) as producer:
-        assert producer.send("t", value=b"x").result(20).partition == 0
+        assert producer.send("t", value=b"x").result(60).partition == 0
         shown = [repr(producer), repr(producer.config), repr(producer.config.settings()), repr(producer.metrics())]
     assert MARK not in "".join(shown)
     assert MARK not in caplog.text
@@ -59,7 +59,7 @@ def test_a_producer_that_fails_shows_none(servers: str, name: str, caplog: pytes
 def failure(settings: dict[str, str]) -> BaseException | None:
     try:
         with Producer(settings) as producer:
-            producer.send("t", value=b"x").result(20)
+            producer.send("t", value=b"x").result(60)
     except KafkaSinkError as error:
         return error
     return None

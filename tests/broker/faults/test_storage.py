@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -95,11 +96,10 @@ def test_delayed_markers_come_by_themselves(broker: EmbeddedBroker, topic: str) 
     with transactions(broker, topic) as producer:
         assert (producer.begin(), producer.add(topic)) == (0, 0)
         with broker.faults.delay_markers(300):
+            begun = time.monotonic()
             assert producer.commit() == 0
-            codes = {producer.add(topic)}
             wait_until(lambda: producer.add(topic) == 0)
-
-        assert codes == {ErrorCode.CONCURRENT_TRANSACTIONS}
+            assert time.monotonic() - begun >= 0.3
 
 
 def test_markers_come_at_once_when_nothing_delays_them_any_more(broker: EmbeddedBroker, topic: str) -> None:
@@ -145,7 +145,7 @@ def test_a_client_that_is_not_ours_gets_over_it(broker: EmbeddedBroker, topic: s
         producer.poll(0)
         if index == 10:
             broker.move_leader(topic, 0, 2)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
 
     assert (failed, hit.hits) == ([], 2)
     assert _read(broker, topic, 20) == [str(index).encode() for index in range(20)]
@@ -155,11 +155,11 @@ def _read(broker: EmbeddedBroker, topic: str, count: int) -> list[bytes]:
     consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": topic, "enable.auto.commit": False})
     try:
         consumer.assign([TopicPartition(topic, 0, 0)])
-        got = consumer.consume(count, timeout=20)
+        got = consumer.consume(count, timeout=60)
         for message in got:
             if (error := message.error()) is not None:
                 raise KafkaException(error)
-        _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)
+        _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=60)
         assert end == count
         return [value for message in got if (value := message.value()) is not None]
     finally:

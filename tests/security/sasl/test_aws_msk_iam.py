@@ -19,6 +19,7 @@ from spark_kafka_sink.security.sasl.aws_msk_iam import AwsCredentials, AwsMskIam
 from tests.every import every
 from tests.security.sasl.aws_environment import HOST, clean_environment, local_sts, set_key
 from tests.security.sasl.test_fuzzed_handshakes import fuzzed
+from tests.waiting import DEADLINE_S
 
 LINE = "software.amazon.msk.auth.iam.IAMLoginModule required"
 ACCEPTED = b'{"version":"2020_10_22","request-id":"8f1c"}'
@@ -43,7 +44,7 @@ def client(options: str = "", host: str = HOST) -> AwsMskIamClient:
     with closing(mechanism(options, woken)) as made:
         found = made.client(host)
         if found is None:
-            assert woken.wait(20), "nobody was woken in 20 s"
+            assert woken.wait(DEADLINE_S), "nobody was woken"
             found = made.client(host)
         assert found is not None
         return found
@@ -76,7 +77,7 @@ def test_the_client_is_never_kept_waiting_for_credentials(monkeypatch: pytest.Mo
     woken = threading.Event()
     with closing(mechanism("", woken)) as made:
         assert made.client(HOST) is None
-        assert woken.wait(20)
+        assert woken.wait(DEADLINE_S)
         assert made.client(HOST) is not None
         assert made.client(HOST) is not None  # the same credentials sign each login
 

@@ -65,9 +65,15 @@ def threads() -> list[threading.Thread]:
 
 @pytest.fixture(autouse=True)
 def no_thread_is_left() -> Iterator[None]:
+    """Not of another file's test either, whose thread may end only now."""
+
+    def end() -> None:
+        if threads():
+            wait_until(lambda: gc.collect() >= 0 and not threads(), "no thread is left")
+
+    end()
     yield
-    if threads():
-        wait_until(lambda: gc.collect() >= 0 and not threads(), "no thread is left")
+    end()
 
 
 # Passwords
