@@ -22,7 +22,7 @@ HISTORIES = settings(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 
-HISTORY_S: Final = 15
+HISTORY_S: Final = 120
 """A history waits for nothing by real time and takes 20 ms on average. Hypothesis's attempts to make it smaller may each take as
 long."""
 

@@ -11,6 +11,7 @@ from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
 from spark_kafka_sink.producer.scopes.send_scope import SendScope
 from spark_kafka_sink.producer.single_records.record_buffer import RecordBuffer
 from spark_kafka_sink.producer.transactions.transaction_manager import TransactionManager
+from tests.waiting import wait_until
 
 
 def accumulator_of(producer: Producer) -> RecordAccumulator:
@@ -23,6 +24,17 @@ def pool_of(producer: Producer) -> BufferPool:
 
 def metadata_of(producer: Producer) -> ProducerMetadata:
     return producer._metadata
+
+
+def meet(producer: Producer, *topics: str) -> None:
+    """Until it knows the topics, however long a first contact takes: max.block.ms bounds only what comes after it."""
+    columns_of(producer).request_topics(topics)
+    wait_until(lambda: all(metadata_of(producer).fetch().partition_count(topic) for topic in topics), f"{topics} known")
+
+
+def leader_known_to(producer: Producer, topic: str) -> int:
+    """Of partition 0, as of the last answer about metadata."""
+    return metadata_of(producer).fetch().topics[topic].leaders[0]
 
 
 def columns_of(producer: Producer) -> ColumnAppender:

@@ -13,6 +13,7 @@ from spark_kafka_sink.protocol.api import ApiKey
 from tests.faults.producing import failing_scope, numbers, producer_on
 from tests.faults.recording_broker import RecordingBroker
 from tests.kafka.ports import free_ports
+from tests.producer.inside import columns_of, meet
 from tests.waiting import wait_until
 
 CLIENT_LOG = "spark_kafka_sink.client.connection_states"
@@ -41,9 +42,16 @@ def explanation(cluster: RecordingBroker, nowhere: int) -> str:
 
 
 def on(cluster: RecordingBroker, **settings: object) -> Producer:
-    # Metadata is asked for after this, so that the first append's topic is in the one answer that there will be.
-    cluster.faults.delay(ApiKey.API_VERSIONS, 300)
-    return producer_on(cluster.address(1), **{"metadata_recovery_strategy": "none", **settings})
+    """A producer that knows `t`: there will be no other answer about metadata."""
+    with cluster.faults.hold(ApiKey.API_VERSIONS, times=None):  # metadata is asked for after it, with the topic
+        made = producer_on(cluster.address(1), **{"metadata_recovery_strategy": "none", **settings})
+        columns_of(made).request_topics(["t"])
+    meet(made, "t")
+    return made
+
+
+def until_logged(cluster: RecordingBroker, nowhere: int, log: pytest.LogCaptureFixture) -> None:
+    wait_until(lambda: explanation(cluster, nowhere) in log.text, "a line in the log")
 
 
 def test_the_log_explains_the_first_failed_attempt_once_and_a_flush_that_ends_in_vain_does(
@@ -51,24 +59,29 @@ def test_the_log_explains_the_first_failed_attempt_once_and_a_flush_that_ends_in
 ) -> None:
     with caplog.at_level(logging.WARNING), on(cluster) as producer, failing_scope(producer) as scope:
         scope.append("t", numbers([1]))
-        wait_until(lambda: explanation(cluster, nowhere) in caplog.text, "a line in the log")
+        until_logged(cluster, nowhere, caplog)
         with pytest.raises(FlushTimeoutError) as raised:
             scope.flush(1.5)
     assert explanation(cluster, nowhere) in str(raised.value)
     assert len([record for record in caplog.records if record.name == CLIENT_LOG]) == 1
 
 
-def test_records_that_expire_explain_it(cluster: RecordingBroker, nowhere: int) -> None:
+def test_records_that_expire_explain_it(cluster: RecordingBroker, nowhere: int, caplog: pytest.LogCaptureFixture) -> None:
     with on(cluster, delivery_timeout_ms=1500, request_timeout_ms=1500) as producer, failing_scope(producer) as scope:
+        scope.request_topics(["another"])
+        until_logged(cluster, nowhere, caplog)  # an attempt has failed, however soon the records expire
         scope.append("t", numbers([1]))
         with pytest.raises(DeliveryError) as raised:
-            scope.flush(20)
+            scope.flush(60)
     assert explanation(cluster, nowhere) in str(raised.value)
 
 
-def test_metadata_that_does_not_come_explains_it(cluster: RecordingBroker, nowhere: int) -> None:
+def test_metadata_that_does_not_come_explains_it(
+    cluster: RecordingBroker, nowhere: int, caplog: pytest.LogCaptureFixture
+) -> None:
     with on(cluster, max_block_ms=1500) as producer, producer.scope() as scope:
-        producer.partitions_for("t")
+        scope.request_topics(["another"])
+        until_logged(cluster, nowhere, caplog)
         with pytest.raises(MetadataTimeoutError) as raised:
             scope.append("another", numbers([1]))
     assert explanation(cluster, nowhere) in str(raised.value)
@@ -78,7 +91,7 @@ def test_a_broker_that_was_reached_before_is_only_away(caplog: pytest.LogCapture
     with RecordingBroker() as cluster, producer_on(cluster.address(1)) as producer, failing_scope(producer) as scope:
         cluster.topic()
         scope.append("t", numbers([1]))
-        scope.flush(20)
+        scope.flush(60)
         cluster.faults.unreachable(1)
         scope.append("t", numbers([2]))
         with pytest.raises(FlushTimeoutError) as raised:

@@ -33,6 +33,7 @@ from tests.faults.recording_broker import RecordingBroker
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
+from tests.producer.inside import meet
 from tests.producer.recording_interceptors import (
     Appending,
     Raising,
@@ -42,7 +43,7 @@ from tests.producer.recording_interceptors import (
     WrongType,
 )
 from tests.producer.told import Told
-from tests.waiting import wait_until
+from tests.waiting import HOUR_MS, wait_until
 
 HERE = "tests.producer.recording_interceptors"
 
@@ -59,8 +60,8 @@ def test_each_sees_what_the_one_before_it_made_and_all_hear_of_the_end_in_order(
     first, second = Appending("-1", calls), Appending("-2", calls)
     with intercepted(kafka, first, second) as producer:
         future = producer.send(topic, b"v", on_completion=lambda *_: calls.append(("callback", "")))
-        future.result(10)
-        producer.send(topic, b"w", on_completion=told.of("w")).result(10)
+        future.result(60)
+        producer.send(topic, b"w", on_completion=told.of("w")).result(60)
     assert [record.value for record in second.sent] == [b"v-1", b"w-1"]
     assert [record.value for record in read_topic(kafka.bootstrap_servers, topic)] == [b"v-1-2", b"w-1-2"]
     assert calls[:2] == [("-1", "configure"), ("-2", "configure")]
@@ -80,7 +81,7 @@ def test_one_may_change_all_of_a_record(kafka: Kafka, new_topic: NewTopic) -> No
     topic, other = new_topic(1), new_topic(3, config={"retention.ms": "-1"})
     where = {"topic": other, "partition": 2, "timestamp": 1_600_000_000_000}
     with intercepted(kafka, Redirecting(**where, value="new", key=b"k", headers=[("h", b"1")])) as producer:
-        metadata = producer.send(topic, b"old").result(10)
+        metadata = producer.send(topic, b"old").result(60)
     assert metadata == RecordMetadata(other, 2, 0, 1_600_000_000_000, 1, 3)
     (record,) = read_topic(kafka.bootstrap_servers, other)
     assert (record.key, record.value, record.headers) == (b"k", b"new", (("h", b"1"),))
@@ -98,7 +99,7 @@ def test_they_are_made_of_dotted_names_classes_and_objects(cluster: RecordingBro
     one = Recording()
     for value in (f"{HERE}.Recording, {HERE}.Appending", [Recording, one], f" {HERE}.Recording ", ""):
         with producer_on(cluster.bootstrap_servers, interceptor_classes=value) as producer:
-            assert producer.send("t", b"1").exception(10) is None
+            assert producer.send("t", b"1").exception(60) is None
     assert len(one.ends) == 1
 
 
@@ -124,7 +125,7 @@ def test_one_that_raises_is_logged_and_passed_over(
         raising = Raising(error=error)
     before, after, told = Recording("before"), Recording("after"), Told()
     with caplog.at_level(logging.WARNING), intercepted(cluster, before, raising, after) as producer:
-        assert producer.send("t", b"1", on_completion=told.of(1)).result(10).offset == 0
+        assert producer.send("t", b"1", on_completion=told.of(1)).result(60).offset == 0
         with producer.scope() as scope:
             scope.append("t", numbers([2]))
     assert cluster.values() == [1, 2]
@@ -144,7 +145,7 @@ def test_one_that_returns_something_else_is_logged_and_passed_over(
     cluster: RecordingBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING), intercepted(cluster, WrongType()) as producer:
-        assert producer.send("t", b"1").result(10).offset == 0
+        assert producer.send("t", b"1").result(60).offset == 0
         with producer.scope() as scope:
             scope.append("t", numbers([2]))
     assert cluster.values() == [1, 2]
@@ -172,7 +173,8 @@ def test_a_record_that_fails_before_it_is_in_a_batch_is_told_once(
     cluster: RecordingBroker, call: dict[str, Any], kind: type[KafkaSinkError], raised: bool
 ) -> None:
     one, told = Recording(), Told()
-    with intercepted(cluster, one, max_block_ms=1000, max_request_size=2000) as producer:
+    max_block_ms = 1000 if kind is MetadataTimeoutError else HOUR_MS
+    with intercepted(cluster, one, max_block_ms=max_block_ms, max_request_size=2000) as producer:
         given: dict[str, Any] = {"topic": "t", "value": b"1", "on_completion": told.of("it"), **call}
         if raised:
             with pytest.raises(kind):
@@ -221,7 +223,7 @@ def test_a_record_that_a_broker_refuses_is_told_once_just_before_its_callback(cl
     one = Recording("one", calls)
     with intercepted(cluster, one) as producer:
         future = producer.send("t", b"1", on_completion=lambda *_: calls.append(("callback", "")))
-        assert isinstance(future.exception(10), BrokerError)
+        assert isinstance(future.exception(60), BrokerError)
     assert calls[-3:] == [("one", "on_acknowledgement"), ("callback", ""), ("one", "close")]
     assert [type(error) for _, error in one.ends] == [BrokerError]
 
@@ -233,7 +235,7 @@ def test_records_that_expire_are_told_once(cluster: RecordingBroker, memory: int
     timeouts = {"delivery_timeout_ms": 300, "request_timeout_ms": 200, "linger_ms": 0}
     with intercepted(cluster, one, buffer_memory=memory, **timeouts) as producer:
         futures = [producer.send("t", bytes(CHUNK_SIZE - 200)), producer.send("t", b"1"), producer.send("t", b"2")]
-        assert {type(future.exception(10)) for future in futures} == {DeliveryTimeoutError}
+        assert {type(future.exception(60)) for future in futures} == {DeliveryTimeoutError}
         wait_until(lambda: len(one.ends) == 3, "all have heard")
     assert {type(error) for _, error in one.ends} == {DeliveryTimeoutError}
     assert len(one.ends) == 3
@@ -297,9 +299,10 @@ def test_columns_may_be_changed_and_their_rows_are_told_by_batch_with_their_offs
 
 def test_columns_that_are_refused_whole_are_told_once(cluster: RecordingBroker) -> None:
     one = Recording()
-    settings = {"max_block_ms": 1000, "max_request_size": 2000, "value_serializer": "long"}
+    settings = {"max_block_ms": 2000, "max_request_size": 2000, "value_serializer": "long"}
     good = RecordColumns(1, value=pa.array([1], pa.int64()))
     with intercepted(cluster, one, **settings) as producer, failing_scope(producer) as scope:
+        meet(producer, "t")
         with pytest.raises(SerializationError):
             scope.append("t", RecordColumns(2, value=pa.array(["1", "2"])))
         with pytest.raises(MetadataTimeoutError):
@@ -327,7 +330,7 @@ def test_every_row_is_told_once_where_some_batches_fail_and_memory_runs_out(clus
                 try:
                     appended += 400
                     scope.append("u", numbers(range(400), width=200 + start))
-                    scope.flush(20)
+                    scope.flush(60)
                 except (DeliveryError, KafkaSinkError):
                     pass
     assert one.rows(None) + one.rows(KafkaSinkError) == appended
@@ -377,7 +380,7 @@ def test_one_may_not_wait_for_records_in_the_senders_thread(cluster: RecordingBr
     producer = intercepted(cluster, Waiting(), linger_ms=60_000, delivery_timeout_ms=120_000)
     with producer, producer.scope() as scope:
         scope.append("t", numbers([1]))
-        scope.flush(10)
+        scope.flush(60)
         (error,) = outcome
         assert isinstance(error, UsageError)
         assert "must not wait" in str(error)

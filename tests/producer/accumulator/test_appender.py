@@ -23,6 +23,7 @@ from spark_kafka_sink.records.small_batches import decode_batches
 from tests.every import every
 from tests.examples import examples
 from tests.producer.parts import Parts, make_parts
+from tests.waiting import HOUR_MS
 
 
 def decoded(batch: OpenBatch) -> list[Record]:
@@ -107,7 +108,7 @@ def test_records_without_a_timestamp_get_the_time_of_append() -> None:
 
 
 def test_more_rows_than_half_of_the_memory_go_in_rounds() -> None:
-    parts = make_parts(chunk_size=256, buffer_memory=16 * 256, batch_size=600, max_block_ms=10_000)
+    parts = make_parts(chunk_size=256, buffer_memory=16 * 256, batch_size=600, max_block_ms=HOUR_MS)
     values: list[bytes | None] = [b"%03d" % i + b"x" * 100 for i in range(200)]
     taken: list[OpenBatch] = []
     stop = threading.Event()
@@ -124,7 +125,7 @@ def test_more_rows_than_half_of_the_memory_go_in_rounds() -> None:
     sender.start()
     parts.append(parts.tally(), values, [0] * len(values))
     stop.set()
-    sender.join(10)
+    sender.join(60)
     for batch in parts.drain_all():
         got += [record.value for record in decoded(batch)]
         taken.append(batch)

@@ -19,10 +19,10 @@ from spark_kafka_sink.records.pieces import encode_pieces
 from tests.producer.accumulator.model_sender import read, unnumbered
 from tests.producer.accumulator.test_buffer_pool import CHUNK, FOREVER, soon
 from tests.producer.parts import Parts, make_parts
-from tests.waiting import wait_until
+from tests.waiting import HOUR_MS, wait_until
 
 THREADS = 8
-TOLD = 5.0  # seconds within which threads meet or are woken, unless one waits for another's lock or its own deadline
+TOLD = 60.0  # seconds within which threads meet or are woken, unless one waits for another's lock or its own deadline
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def results(futures: list[Future[Any]]) -> list[Any]:
 
 
 def small_parts(chunks: int, **settings: object) -> Parts:
-    return make_parts(chunk_size=256, buffer_memory=chunks * 256, batch_size=1000, max_block_ms=10_000, **settings)
+    return make_parts(chunk_size=256, buffer_memory=chunks * 256, batch_size=1000, max_block_ms=HOUR_MS, **settings)
 
 
 def numbers(batch: OpenBatch) -> list[int]:

@@ -15,8 +15,9 @@ from spark_kafka_sink.records.compression import Codec
 from spark_kafka_sink.records.pieces import encode_pieces
 from tests.producer.clusters import cluster_of
 from tests.producer.parts import Parts, make_parts
+from tests.waiting import HOUR_MS
 
-HOUR_MS = 3_600_000
+MINUTE_MS = 60_000  # more than the steps of a test may take; their real time counts as well
 
 
 def lingering(**settings: int) -> Parts:
@@ -38,10 +39,10 @@ def partitions(batches: list[Batch]) -> list[int]:
 
 
 def test_an_open_batch_waits_for_linger_ms() -> None:
-    parts = make_parts(linger_ms=1000)
+    parts = lingering()
     parts.append(parts.tally(), [b"x"], [0])
     assert parts.ready_nodes() == []
-    parts.passed_ms = 1001
+    parts.passed_ms = HOUR_MS + 1
     assert parts.ready_nodes() == [0]
 
 
@@ -57,10 +58,10 @@ def test_an_append_wakes_the_sender_unless_it_looks_in_time_by_itself() -> None:
 
 
 def test_the_next_check_is_when_the_oldest_batch_has_lingered() -> None:
-    parts = make_parts(linger_ms=1000)
+    parts = lingering()
     parts.append(parts.tally(), [b"x"], [0])
     check = parts.accumulator.ready(parts.cluster, parts.clock())
-    assert 900 <= check.next_check_ms <= 1000
+    assert HOUR_MS - MINUTE_MS <= check.next_check_ms <= HOUR_MS
 
 
 def test_a_full_batch_is_ready_at_once() -> None:
@@ -193,9 +194,9 @@ def test_a_retry_waits_for_its_back_off_and_then_goes_first() -> None:
     parts = make_parts(linger_ms=0, batch_size=100)
     parts.append(parts.tally(), [b"x" * 80, b"y" * 80], [0, 0])
     retry = sealed(parts, parts.drain()[0])
-    parts.accumulator.reenqueue(retry, parts.clock() + 500)
+    parts.accumulator.reenqueue(retry, parts.clock() + HOUR_MS)
     assert parts.drain() == []
-    parts.passed_ms = 501
+    parts.passed_ms = HOUR_MS + 1
     assert parts.drain() == [retry]
 
 
@@ -203,11 +204,11 @@ def test_of_two_retries_the_longer_back_off_counts() -> None:
     parts = make_parts(linger_ms=0, batch_size=100)
     parts.append(parts.tally(), [b"x" * 80, b"y" * 80], [0, 0])
     first, second = (sealed(parts, parts.drain()[0]) for _ in range(2))
-    parts.accumulator.reenqueue(first, parts.clock() + 500)
-    parts.accumulator.reenqueue(second, parts.clock() + 100)
-    parts.passed_ms = 101
+    parts.accumulator.reenqueue(first, parts.clock() + HOUR_MS)
+    parts.accumulator.reenqueue(second, parts.clock() + MINUTE_MS)
+    parts.passed_ms = MINUTE_MS + 1
     assert parts.drain() == []
-    parts.passed_ms = 501
+    parts.passed_ms = HOUR_MS + 1
     assert len(parts.drain()) == 1
 
 
@@ -311,13 +312,13 @@ def test_retries_go_in_the_order_of_their_numbers_whatever_order_they_come_back_
 
 
 def test_what_is_older_than_the_delivery_timeout_expires_oldest_first_sent_or_not() -> None:
-    parts = make_parts(linger_ms=0, request_timeout_ms=500, delivery_timeout_ms=1000)
+    parts = make_parts(linger_ms=0, request_timeout_ms=500, delivery_timeout_ms=HOUR_MS)
     scope = parts.tally()
     parts.append(scope, [b"x"], [0])
     sent = sealed(parts, parts.drain()[0])
     parts.append(scope, [b"y"], [1])
     assert parts.accumulator.expired(parts.clock()) == []
-    parts.passed_ms = 1001
+    parts.passed_ms = HOUR_MS + 1
     expired = parts.accumulator.expired(parts.clock())
     assert expired[0] is sent
     assert partitions(expired) == [0, 1]

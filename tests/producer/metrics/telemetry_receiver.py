@@ -6,15 +6,17 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
 from spark_kafka_sink.broker import BrokerConfig, ClientMetricsManager, EmbeddedBroker, PushedMetrics
+from spark_kafka_sink.producer.metrics import telemetry_state
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.protocol.api import ApiKey
 from tests.producer.metrics.otlp_witness import Pushed, read
+from tests.waiting import DEADLINE_S, HOUR_MS
 
 GET, PUSH = ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY
-DEADLINE_S = 20.0
-OFTEN_MS, NEVER_MS = 100, 3_600_000
+OFTEN_MS, NEVER_MS = 100, HOUR_MS
 
 
 class Receiver:
@@ -42,10 +44,16 @@ class Receiver:
 
 
 @contextmanager
-def receiving(interval_ms: int = OFTEN_MS, **more: Any) -> Iterator[tuple[EmbeddedBroker, Receiver, ClientMetricsManager]]:
+def receiving(
+    interval_ms: int = OFTEN_MS, *, terminating_ms: int = HOUR_MS, **more: Any
+) -> Iterator[tuple[EmbeddedBroker, Receiver, ClientMetricsManager]]:
+    """terminating_ms: how long a producer waits for its last push; users' producers wait for a second."""
     receiver = Receiver()
     manager = ClientMetricsManager(receiver, interval_ms=interval_ms, **more)
-    with EmbeddedBroker(config=BrokerConfig(client_metrics=manager)) as broker:
+    with (
+        patch.object(telemetry_state, "TERMINATING_MS", terminating_ms),
+        EmbeddedBroker(config=BrokerConfig(client_metrics=manager)) as broker,
+    ):
         yield broker, receiver, manager
 
 

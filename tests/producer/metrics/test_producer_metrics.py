@@ -111,7 +111,7 @@ def test_a_forked_child_is_told_that_the_figures_are_its_parents(ask: Callable[[
         result: SimpleQueue[str] = context.SimpleQueue()
         child = context.Process(target=_ask_in_child, args=(producer, ask, result))
         child.start()
-        child.join(20)
+        child.join(60)
         assert child.exitcode == 0
         assert "a forked child must create its own producer" in result.get()
 

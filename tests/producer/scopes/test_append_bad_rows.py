@@ -28,6 +28,7 @@ from tests.faults.recording_broker import RecordingBroker
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
+from tests.producer.inside import meet
 from tests.producer.recording_interceptors import Recording
 from tests.producer.transactions.transacting import deadline, scoped, somebody_else, until_read
 
@@ -163,13 +164,14 @@ def test_a_partition_that_does_not_exist_is_looked_for_once_for_all_rows(cluster
         begun = figure(producer, "request-total")
         scope.append("t", columns, on_bad_rows=found.append)
         assert figure(producer, "request-total") - begun < 10
-        scope.flush(10)
+        scope.flush(60)
     assert len(found) == 500
 
 
 def test_errors_about_all_rows_are_raised(cluster: RecordingBroker) -> None:
     found = list[BadRows]()
     with producer_on(cluster.bootstrap_servers, max_block_ms=200) as producer, producer.scope() as scope:
+        meet(producer, "t")
         with pytest.raises(SchemaError):
             scope.append("t", RecordColumns(1, value=pa.array([1])), on_bad_rows=found.append)
         with pytest.raises(MetadataTimeoutError):
@@ -183,7 +185,7 @@ def test_without_a_callback_a_bad_row_is_an_error_and_nothing_is_sent(cluster: R
     with producer_on(cluster.bootstrap_servers, value_serializer=Evens()) as producer, producer.scope() as scope:
         with pytest.raises(SerializationError, match="row 1: "):
             scope.append("t", RecordColumns(3, value=pa.array([0, 1, 2])))
-        scope.flush(10)
+        scope.flush(60)
     assert cluster.values() == cluster.values(partition=1) == []
 
 
@@ -194,7 +196,7 @@ def test_a_callback_that_raises_ends_the_append_and_nothing_is_sent(cluster: Rec
     with producer_on(cluster.bootstrap_servers, value_serializer=Evens()) as producer, producer.scope() as scope:
         with pytest.raises(DeliveryError, match="too many"):
             scope.append("t", RecordColumns(3, value=pa.array([0, 1, 2])), on_bad_rows=too_many)
-        scope.flush(10)
+        scope.flush(60)
     assert cluster.values() == cluster.values(partition=1) == []
 
 
@@ -216,7 +218,7 @@ def test_where_interceptors_returned_other_rows_in_the_same_number_those_are_han
         producer.scope() as scope,
     ):
         scope.append("t", RecordColumns(3, value=pa.array([0, 2, 3])), on_bad_rows=found.append)
-        scope.flush(10)
+        scope.flush(60)
     assert [(rows.rows, rows.columns.value.to_pylist()) for rows in found] == [(None, [3])]  # type: ignore[union-attr]
     assert sorted(cluster.values() + cluster.values(partition=1)) == [0, 2]
 
@@ -244,7 +246,7 @@ def test_what_is_serialized_passes_interceptors_and_serializers_by(cluster: Reco
         producer.scope() as scope,
     ):
         scope.append_serialized("t", RecordColumns(1, pa.array([b"5"]), pa.array(["k"])))
-        scope.flush(10)
+        scope.flush(60)
         assert scope.report().records == 1
         with pytest.raises(SchemaError):
             scope.append_serialized("t", RecordColumns(1, pa.array([5])))

@@ -62,7 +62,7 @@ def test_a_flush_returns_when_the_scopes_own_batches_are_acked() -> None:
     flushed = threading.Thread(target=scope.flush)
     flushed.start()
     answer(parts, mine, base_offset=0)
-    flushed.join(10)
+    flushed.join(60)
     assert not flushed.is_alive()
 
 
@@ -114,7 +114,7 @@ def test_leaving_without_one_flushes() -> None:
     leaving = threading.Thread(target=leave)
     leaving.start()
     answer(parts, batch, base_offset=0)
-    leaving.join(10)
+    leaving.join(60)
     assert left.is_set()
     assert scope.report().records == 1
 

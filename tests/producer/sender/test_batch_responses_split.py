@@ -14,6 +14,7 @@ from tests.producer.sender.test_batch_responses import STORED, delivery_of, iden
 
 TOO_LARGE = ErrorCode.MESSAGE_TOO_LARGE
 TIMEOUT_MS = 120_000  # delivery.timeout.ms
+STEP_MS = 20_000  # more than the steps of a test may take; their real time counts as well
 
 
 @pytest.fixture
@@ -55,11 +56,11 @@ def test_parts_expire_when_their_batch_would_have_and_before_what_came_later(par
     delivery, scope, later = delivery_of(parts), parts.tally(), parts.tally()
     parts.append(scope, [b"x" * 1000] * 4, [0] * 4)
     first = next_one(parts)
-    parts.passed_ms = 1000
+    parts.passed_ms = 2 * STEP_MS
     parts.append(later, [b"later"], [1])
-    next(iter(parts.accumulator.queues("t")[1].batches)).created_ms += 1000
+    next(iter(parts.accumulator.queues("t")[1].batches)).created_ms += 2 * STEP_MS
     delivery.answered([said(first, TOO_LARGE)], parts.clock())
-    parts.passed_ms = TIMEOUT_MS + 500
+    parts.passed_ms = TIMEOUT_MS + STEP_MS
     delivery.expire(parts.clock())
     with pytest.raises(
         DeliveryError,
@@ -68,7 +69,7 @@ def test_parts_expire_when_their_batch_would_have_and_before_what_came_later(par
         scope.raise_error()
     assert later.unfinished == 1
     later.raise_error()
-    parts.passed_ms = TIMEOUT_MS + 1500
+    parts.passed_ms = TIMEOUT_MS + 3 * STEP_MS
     delivery.expire(parts.clock())
     with pytest.raises(DeliveryError, match="1 record failed"):
         later.raise_error()

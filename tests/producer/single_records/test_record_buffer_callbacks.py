@@ -17,6 +17,7 @@ from tests.faults.recording_broker import RecordingBroker
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
+from tests.producer.inside import meet
 from tests.producer.single_records.test_record_buffer import ALL_MEMORY, LINGERING
 from tests.producer.told import Told
 from tests.waiting import wait_until
@@ -101,6 +102,7 @@ def test_a_callback_in_the_thread_that_sends_waits_for_no_lock_of_that_thread(cl
     outcome: list[object] = []
     waited: list[float] = []
     with producer_on(cluster.bootstrap_servers, buffer_memory=CHUNK_SIZE, max_block_ms=1000, **LINGERING) as producer:
+        meet(producer, "t")
         futures: list[RecordFuture] = [producer.send("t", bytes(ALL_MEMORY))]
 
         def send_too_many() -> object:
@@ -123,10 +125,10 @@ def test_a_callback_may_begin_to_close(kafka: Kafka, new_topic: NewTopic) -> Non
     topic, outcome = new_topic(1), list[object]()
     producer = producer_on(kafka.bootstrap_servers, **LINGERING)
     futures = [producer.send(topic, b"0", on_completion=in_callback(producer.close, outcome))]
-    producer.flush(20)
+    producer.flush(60)
     wait_until(lambda: producer.closed, "the producer is closed")
     with pytest.raises(UsageError, match="closed"):
         producer.send(topic, b"1")
-    producer.close(10)
+    producer.close(60)
     assert outcome == [None]
     assert [future.result(0).offset for future in futures] == [0]

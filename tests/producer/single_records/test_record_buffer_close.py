@@ -30,7 +30,7 @@ class Slow:
 
     def partition_record(self, *_: object) -> int:
         self.begun.set()
-        assert self.may.wait(20)
+        assert self.may.wait(60)
         return 0
 
 
@@ -41,14 +41,14 @@ def test_close_waits_for_what_another_thread_is_just_appending(cluster: Recordin
     others: list[RecordFuture] = []
     sending = threading.Thread(target=lambda: others.extend(producer.send("t", b"1") for _ in range(MAX_ROWS - 1)))
     sending.start()
-    assert slow.begun.wait(20)
+    assert slow.begun.wait(60)
     closing = threading.Thread(target=producer.close)
     closing.start()
     wait_until(lambda: producer.closed, "it begins to close")
     closing.join(0.2)
     slow.may.set()
-    closing.join(20)
-    sending.join(20)
+    closing.join(60)
+    sending.join(60)
     assert [future.exception(0) for future in (first, *others)] == [None] * MAX_ROWS
 
 
@@ -90,7 +90,7 @@ def test_a_close_beside_threads_that_send_loses_nothing_of_what_they_were_told_i
 
     def send(thread: int) -> list[RecordFuture]:
         sent = list[RecordFuture]()
-        begun.wait(20)
+        begun.wait(60)
         try:
             while True:
                 sent.append(producer.send("t", b"%d" % (thread * 10_000_000 + len(sent))))
@@ -99,10 +99,10 @@ def test_a_close_beside_threads_that_send_loses_nothing_of_what_they_were_told_i
 
     with ThreadPoolExecutor(4) as pool:
         threads = [pool.submit(send, thread) for thread in range(4)]
-        begun.wait(20)
+        begun.wait(60)
         time.sleep(0.05 * run)
         producer.close(60)
-        sent = [thread.result(20) for thread in threads]
+        sent = [thread.result(60) for thread in threads]
     stored = cluster.values()
     assert len(stored) == len(set(stored))
     for thread, futures in enumerate(sent):

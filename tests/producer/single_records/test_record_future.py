@@ -115,7 +115,9 @@ def test_an_interrupt_in_a_callback_goes_on_to_who_sends_and_the_record_has_fail
 
 def test_a_result_that_is_late_says_how_far_the_record_has_come() -> None:
     each = future()
-    with pytest.raises(ResultTimeoutError, match=r"topic t: timed out after 0\.\d s waiting for the record, not yet in a batch"):
+    with pytest.raises(
+        ResultTimeoutError, match=r"topic t: timed out after \d+\.\d s waiting for the record, not yet in a batch"
+    ):
         each.result(0.01)
     in_a_batch(each)
     with pytest.raises(TimeoutError, match="in a batch for partition 3; it may still be delivered"):
@@ -130,7 +132,7 @@ def test_who_waits_is_woken_by_the_outcome(timeout: float) -> None:
     waiting.start()
     in_a_batch(each).acked(9, -1)
     of_topic.told()
-    waiting.join(10)
+    waiting.join(60)
     assert found[0].offset == 9
 
 

@@ -32,10 +32,10 @@ from tests.faults.recording_broker import RecordingBroker
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import Witnessed, read_topic
-from tests.producer.inside import lifecycle_of
+from tests.producer.inside import lifecycle_of, meet
 from tests.producer.told import Told
 from tests.tiers import whole_but
-from tests.waiting import wait_until
+from tests.waiting import HOUR_MS, wait_until
 
 
 def producer_on(kafka: Kafka | RecordingBroker, **settings: object) -> Producer:
@@ -102,8 +102,8 @@ def test_what_is_changed_after_the_call_is_not_sent(kafka: Kafka, new_topic: New
 def test_a_timestamp_that_was_given_is_the_records(kafka: Kafka, new_topic: NewTopic, timestamp: int) -> None:
     topic = new_topic(1, config={"message.timestamp.after.max.ms": str(2**63 - 1), "retention.ms": "-1"})
     with producer_on(kafka) as producer:
-        metadata = producer.send(topic, b"v", timestamp=timestamp).result(10)
-        now = producer.send(topic, b"v").result(10)
+        metadata = producer.send(topic, b"v", timestamp=timestamp).result(60)
+        now = producer.send(topic, b"v").result(60)
     assert metadata.timestamp == timestamp
     assert [record.timestamp for record in read(kafka, topic).values()] == [timestamp, now.timestamp]
 
@@ -112,7 +112,7 @@ def test_the_timestamp_is_the_brokers_where_the_topic_says_so(kafka: Kafka, new_
     topic = new_topic(1, config={"message.timestamp.type": "LogAppendTime"})
     before = time.time_ns() // 1_000_000
     with producer_on(kafka) as producer:
-        found = [future.result(10) for future in [producer.send(topic, b"v", timestamp=17), producer.send(topic, b"w")]]
+        found = [future.result(60) for future in [producer.send(topic, b"v", timestamp=17), producer.send(topic, b"w")]]
     assert all(before <= metadata.timestamp <= time.time_ns() // 1_000_000 for metadata in found)
 
 
@@ -120,7 +120,7 @@ def test_without_acks_a_record_is_sent_and_its_offset_is_not_known(kafka: Kafka,
     topic, told = new_topic(1), Told()
     with producer_on(kafka, acks="0") as producer:
         futures = [producer.send(topic, b"%d" % n, timestamp=50 + n, on_completion=told.of(n)) for n in range(3)]
-        assert [future.result(10) for future in futures] == [RecordMetadata(topic, 0, -1, 50 + n, -1, 1) for n in range(3)]
+        assert [future.result(60) for future in futures] == [RecordMetadata(topic, 0, -1, 50 + n, -1, 1) for n in range(3)]
     assert told.records == [0, 1, 2]
     wait_until(lambda: len(read(kafka, topic)) == 3, "all three records")
 
@@ -214,7 +214,10 @@ def test_what_cannot_be_sent_fails_its_future_and_harms_no_other(
     kafka: Kafka, new_topic: NewTopic, call: dict[str, Any], error: type[KafkaSinkError], text: str
 ) -> None:
     topic, told = new_topic(2), Told()
-    with producer_on(kafka, linger_ms=60_000, max_block_ms=1000, max_request_size=2000) as producer:
+    # A topic that does not exist is waited for so long.
+    max_block_ms = 2000 if error is MetadataTimeoutError else HOUR_MS
+    with producer_on(kafka, linger_ms=60_000, max_block_ms=max_block_ms, max_request_size=2000) as producer:
+        meet(producer, topic)
         before = producer.send(topic, b"before", partition=0)
         failed = producer.send(**{"topic": topic, "value": b"v", "on_completion": told.of("failed"), **call})
         assert failed.done()
@@ -242,7 +245,7 @@ def test_names_of_topics_that_are_wrong_leave_nothing_behind(kafka: Kafka, new_t
             assert isinstance(producer.send(f"no name {n}", b"").exception(), RecordError)
         assert not [name for name in buffered_topics() if name.startswith(("nowhere-", "no name"))]
     with producer_on(kafka) as producer:
-        assert producer.send(topic, b"").result(10).offset == 0
+        assert producer.send(topic, b"").result(60).offset == 0
         assert topic in buffered_topics()
 
 
@@ -255,7 +258,7 @@ def test_a_producer_that_has_failed_takes_no_records_and_says_why_it_failed(topi
         producer = producer_on(cluster, linger_ms=0, client_id="failing")
         first = producer.send("t", b"v")
         with pytest.raises(BrokerError, match="CLUSTER_AUTHORIZATION_FAILED"):
-            first.result(10)
+            first.result(60)
         wait_until(lambda: not any("failing" in each.name for each in threading.enumerate()), "the end of the sender's thread")
         for _ in range(2):
             with pytest.raises(BrokerError, match="the producer cannot continue: CLUSTER_AUTHORIZATION_FAILED"):
@@ -271,8 +274,8 @@ def test_a_producer_that_has_failed_takes_no_records_and_says_why_it_failed(topi
 def _use_in_child(producer: Producer, acked: RecordFuture, waiting: RecordFuture, told: multiprocessing.SimpleQueue[Any]) -> None:
     calls: list[Callable[[], object]] = [
         waiting.done,
-        lambda: waiting.result(10),
-        lambda: waiting.exception(10),
+        lambda: waiting.result(60),
+        lambda: waiting.exception(60),
         lambda: producer.send("t", b"v"),
         producer.flush,
         lambda: producer.partitions_for("t"),
@@ -299,7 +302,7 @@ def test_a_forked_child_is_told_instead_of_waiting_for_ever(kafka: Kafka, new_to
             child = context.Process(target=_use_in_child, args=(producer, acked, waiting, told))
             child.start()
             said = [told.get() for _ in range(7)]
-            child.join(20)
+            child.join(60)
         assert child.exitcode == 0
         assert all("belongs to process" in text for text in said[:6])
         assert said[6] == 0

@@ -19,7 +19,7 @@ def test_what_a_scope_dropped_is_missed_by_the_commit(broker: EmbeddedBroker, to
         producer.begin_transaction()
         with pytest.raises(ZeroDivisionError), producer.scope() as scope:
             scope.append(topic, numbers(range(3)))
-            scope.flush(10)
+            scope.flush(60)
             scope.append(topic, numbers(range(3, 6)))
             raise ZeroDivisionError
         with pytest.raises(TransactionAbortableError, match="the send scope was discarded"):
@@ -57,7 +57,7 @@ def test_a_scope_that_has_nothing_to_drop_keeps_no_commit_from_its_end(broker: E
             producer.scope() as scope,
         ):
             scope.append(topic, numbers(range(3)))
-            scope.flush(10)
+            scope.flush(60)
             producer.commit_transaction(0.1)
         producer.commit_transaction()
     until_read(broker, topic, [0, 1, 2])
@@ -79,7 +79,7 @@ def test_beside_the_scope_of_a_transaction_nothing_is_sent(broker: EmbeddedBroke
 def test_a_forked_child_prepares_nothing_of_its_parents(broker: EmbeddedBroker, topic: str) -> None:
     with scoped(broker.bootstrap_servers) as producer, producer.transaction(topic) as scope:
         scope.append(topic, numbers([1]))
-        scope.flush(10)
+        scope.flush(60)
         child = os.fork()
         if not child:
             try:

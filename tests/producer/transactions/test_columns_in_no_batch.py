@@ -19,7 +19,7 @@ from spark_kafka_sink.producer.scopes.send_scope import SendScope
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.records.columns import RecordColumns
 from tests.faults.producing import failing_scope, numbers
-from tests.producer.inside import columns_of
+from tests.producer.inside import columns_of, meet
 from tests.producer.transactions.transacting import under_id, until_read
 from tests.tiers import whole_but
 
@@ -36,7 +36,7 @@ only_version_2 = pytest.mark.parametrize(
 def append_too_much(broker: EmbeddedBroker, scope: SendScope, topic: str) -> None:
     """More than there is memory for while the leader says nothing."""
     scope.append(topic, numbers([0]))
-    scope.flush(20)
+    scope.flush(60)
     with broker.faults.hold(ApiKey.PRODUCE, topic=topic):
         with pytest.raises(BufferExhaustedError) as refused:
             scope.append(topic, numbers(range(1, ROWS)))
@@ -44,20 +44,22 @@ def append_too_much(broker: EmbeddedBroker, scope: SendScope, topic: str) -> Non
 
 
 def commit_next(producer: Producer, topic: str) -> None:
-    producer.abort_transaction(20)
+    producer.abort_transaction(60)
     producer.begin_transaction()
     producer.send(topic, b"7")
-    producer.commit_transaction(20)
+    producer.commit_transaction(60)
 
 
 @only_version_2
 def test_rows_that_there_was_no_memory_for_are_missed_by_the_commit(broker: EmbeddedBroker, topic: str) -> None:
-    with under_id(broker.bootstrap_servers, topic, **LITTLE_MEMORY) as producer:
+    with under_id(broker.bootstrap_servers, topic, initialized=False, **LITTLE_MEMORY) as producer:
+        producer.init_transactions(60)  # not bounded by max.block.ms, nor is the first metadata
+        meet(producer, topic)
         producer.begin_transaction()
         with failing_scope(producer) as scope:
             append_too_much(broker, scope, topic)
             with pytest.raises(TransactionAbortableError, match=r"buffer\.memory"):
-                producer.commit_transaction(20)
+                producer.commit_transaction(60)
         commit_next(producer, topic)
     until_read(broker, topic, [7])
 

@@ -28,7 +28,7 @@ from spark_kafka_sink.protocol.apis.produce import INIT_PRODUCER_ID
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from tests.kafka.witness import read_topic
 from tests.producer.transactions.transacting import under_id
-from tests.waiting import until
+from tests.waiting import HOUR_MS, until
 
 pytestmark = pytest.mark.slow
 
@@ -181,7 +181,7 @@ def raised_by(*calls: Callable[[], object]) -> KafkaSinkError | None:
 def test_a_row(broker: EmbeddedBroker, api: ApiKey, then: Then, code: int) -> None:
     topic = f"row-{os.getpid()}-{next(_numbers)}"
     times = 2 if then in (Then.GOES_ON, Then.FINDS) else 1
-    settings = {"retry_backoff_ms": 1, "max_block_ms": 5000}
+    settings = {"retry_backoff_ms": 1, "max_block_ms": HOUR_MS}
     with under_id(broker.bootstrap_servers, topic, initialized=False, **settings) as producer:
         fault = broker.faults.fail(api, code, times=times)
         finding = broker.faults.watch(ApiKey.FIND_COORDINATOR)
@@ -268,7 +268,7 @@ def test_what_was_not_tried_because_of_another_topic_is_not_what_counts(
         producer.begin_transaction()
         for topic in (innocent, blamed):
             producer.send(topic, b"1")
-        producer.flush(20)  # both at once
+        producer.flush(60)  # both at once
         seen = raised_by(producer.commit_transaction)
         assert not left
     if code is E.TOPIC_AUTHORIZATION_FAILED:

@@ -12,6 +12,7 @@ from tests.faults.producing import commit_next
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.producer.transactions.transacting import under_id, until_read
+from tests.waiting import HOUR_MS
 
 AT_ONCE: dict[str, dict[str, Any]] = {
     "too large": {"value": b"x" * 2_000_000},
@@ -34,11 +35,11 @@ def test_what_fails_at_once_lets_nothing_be_committed(
     transaction_kafka: Kafka, new_topic: NewTopic, record: dict[str, Any]
 ) -> None:
     topic = new_topic(1, on=transaction_kafka)
-    with under_id(transaction_kafka.bootstrap_servers, topic, max_block_ms=5_000) as producer:
+    with under_id(transaction_kafka.bootstrap_servers, topic, max_block_ms=HOUR_MS) as producer:
         producer.begin_transaction()
         producer.send(topic, b"1")
         failed = producer.send(**{"topic": topic} | record)
-        assert isinstance(failed.exception(10), KafkaSinkError)
+        assert isinstance(failed.exception(60), KafkaSinkError)
         with pytest.raises(TransactionAbortableError):
             producer.commit_transaction()
         producer.abort_transaction()
@@ -54,7 +55,7 @@ def test_what_its_partitioner_refuses_later_lets_nothing_be_committed(transactio
         failed = producer.send(topic, b"bad")
         with pytest.raises(TransactionAbortableError, match="no partition for this"):
             producer.commit_transaction()
-        assert isinstance(failed.exception(10), KafkaSinkError)
+        assert isinstance(failed.exception(60), KafkaSinkError)
         producer.abort_transaction()
         commit_next(producer, topic, 2)
     until_read(transaction_kafka, topic, [2])

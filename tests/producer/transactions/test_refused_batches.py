@@ -29,7 +29,7 @@ def test_a_record_that_is_refused_takes_its_transaction_with_it(transaction_kafk
         refused = producer.send(topic, b"2")
         with pytest.raises(TransactionAbortableError, match="INVALID_RECORD"):
             producer.commit_transaction()
-        assert isinstance(refused.exception(10), BrokerError)
+        assert isinstance(refused.exception(60), BrokerError)
         producer.abort_transaction()
         assert before.done()
         producer.begin_transaction()
