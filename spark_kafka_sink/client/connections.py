@@ -21,7 +21,15 @@ from spark_kafka_sink.client.in_flight import ClientResponse, InFlightRequest, I
 from spark_kafka_sink.client.protocol_probe import PROBE_MS, ProbeChannel, Question, question_after
 from spark_kafka_sink.client.sasl_login import BrokerAddress, LoginRequest
 from spark_kafka_sink.client.sasl_sessions import ConnectionEnd, SaslSessions, final_error
-from spark_kafka_sink.errors import AuthenticationError, BrokerError, DisconnectedError, OptionError, PeerError, ProtocolError
+from spark_kafka_sink.errors import (
+    AuthenticationError,
+    BrokerError,
+    DisconnectedError,
+    OptionError,
+    PeerError,
+    ProtocolError,
+    UnsupportedVersionError,
+)
 from spark_kafka_sink.network.channel import Address, Channel, PlainChannel
 from spark_kafka_sink.network.selector import Disconnected, PollResult, Selector
 from spark_kafka_sink.options.producer_options import ProducerConfig
@@ -406,7 +414,10 @@ class Connections:
     def _ready(self, node_id: int, now_ms: int, events: PollEvents) -> None:
         if node_id in self._unchecked:  # before Kafka 4.4 only metadata tells
             self._unchecked.remove(node_id)
-            self.send(node_id, METADATA, MetadataRequest(topics=()), now_ms, tag=_NEGOTIATION)
+            try:
+                self.send(node_id, METADATA, MetadataRequest(topics=()), now_ms, tag=_NEGOTIATION)
+            except UnsupportedVersionError as error:
+                self._disconnect(node_id, error, now_ms, events)
             return
         events.has_ready = True
         self.states.ready(node_id)

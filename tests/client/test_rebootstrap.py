@@ -16,7 +16,7 @@ from spark_kafka_sink.errors import DisconnectedError
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.apis.metadata import METADATA, MetadataResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from tests.client.rig import NO_SETTINGS, Rig, WatchedChannel, answer_bytes, naming
+from tests.client.rig import NO_SETTINGS, Rig, WatchedChannel, answer_bytes, naming, speaking
 from tests.waiting import HOUR_MS
 
 NONE: Mapping[str, object] = {"metadata.recovery.strategy": "none"}
@@ -228,3 +228,19 @@ def test_of_another_cluster_only_the_connection_that_said_so_is_kept(broker: Emb
         assert response.error.message == f"{rig.label()} belongs to cluster another now"
         assert [channel for channel in rig.opened if not channel.is_closed] == [kept]
         held.remove()
+
+
+def test_a_broker_that_is_back_without_a_version_of_metadata_loses_its_connection(broker: EmbeddedBroker) -> None:
+    """Nothing tells then whether the address still leads to the same cluster."""
+    with Rig(broker) as rig:
+        first = rig.connected(1)
+        rig.metadata.due_in_ms = 0
+        rig.updated()
+        broker.faults.alter(ApiKey.API_VERSIONS, speaking({ApiKey.METADATA: (99, 99)}), times=None)
+        broker.kill(1)
+        rig.poll_until(lambda: first.is_closed)
+        broker.restart(1)
+        rig.pass_ms(60_000)
+        rig.ready(1)
+        rig.poll_until(lambda: rig.opened[-1] is not first and rig.opened[-1].is_closed)
+        assert not rig.ready(1)
