@@ -5,10 +5,14 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from spark_kafka_sink.client.network_client import NetworkClient
+from spark_kafka_sink.protocol.api import ApiKey
 from tests.faults.recording_broker import RecordingBroker
+from tests.waiting import HOUR_MS
 
 _numbers = itertools.count()
 
@@ -43,6 +47,20 @@ def cluster2() -> Iterator[RecordingBroker]:
 def topic() -> str:
     """A name that no other test has, for brokers that create topics."""
     return f"faults-{os.getpid()}-{next(_numbers)}"
+
+
+@pytest.fixture
+def patient_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Produce requests do not time out, so that a batch on the wire expires before its request, whenever that was sent.
+
+    delivery.timeout.ms may not be less than request.timeout.ms, and a request that is sent at once times out as early.
+    """
+    send = NetworkClient.send
+
+    def patient(client: NetworkClient, node_id: int, api: Any, *others: Any, **more: Any) -> None:
+        send(client, node_id, api, *others, **(more | {"timeout_ms": HOUR_MS} if api.key is ApiKey.PRODUCE else more))
+
+    monkeypatch.setattr(NetworkClient, "send", patient)
 
 
 def check_numbers(cluster: RecordingBroker) -> None:

@@ -24,7 +24,7 @@ QUICK: dict[str, object] = {
     "reconnect.backoff.ms": 5,
     "reconnect.backoff.max.ms": 20,
     "linger.ms": 0,
-    "max.block.ms": 10_000,
+    "max.block.ms": 60_000,
 }
 
 
@@ -80,6 +80,13 @@ def commit_next(producer: Producer, topic: str, *values: int, offset: bool = Fal
     if offset:
         producer.send_offsets_to_transaction({(topic, 0): values[0]}, topic)
     producer.commit_transaction()
+
+
+def meet(producer: Producer, topic: str = "t") -> None:
+    """Until it knows the topic, however long a first contact takes. max.block.ms bounds only what comes after it."""
+    with producer.scope() as scope:
+        scope.request_topics([topic])
+        wait_until(lambda: scope.rows_per_append(topic) > 0, f"{topic} known")
 
 
 # Tasks that send numbered records without a pause, and what a log must then hold: each number once, in order

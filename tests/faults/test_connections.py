@@ -19,6 +19,7 @@ from tests.faults.producing import (
     assert_each_once_in_order,
     failing_scope,
     figure,
+    meet,
     numbers,
     one_by_one,
     producer_on,
@@ -94,7 +95,7 @@ def test_silence_after_the_batch_was_sent_ends_at_the_request_timeout_and_is_ret
         scope.flush(20)
         proxy.black_hole("to_client")
         scope.append(topic, numbers(range(1, 5)))
-        wait_until(lambda: scope.report().errors.get("NETWORK_EXCEPTION", 0) >= 4, "the request timeout")
+        wait_until(lambda: scope.report().errors.get("NETWORK_EXCEPTION", 0) >= 1, "the request timeout")
         proxy.heal()
         proxy.cut()  # what was swallowed is missing in the streams of today's connections
         scope.flush(30)
@@ -105,14 +106,14 @@ def test_silence_after_the_batch_was_sent_ends_at_the_request_timeout_and_is_ret
 @pytest.mark.fault("connection", "silence of a broker")
 def test_silence_for_good_ends_at_delivery_timeout_with_the_last_error(proxied_kafka: ProxiedKafka, new_topic: NewTopic) -> None:
     topic, proxy = new_topic(1, on=proxied_kafka.cluster), proxied_kafka.proxy
-    settings = {"request_timeout_ms": 800, "delivery_timeout_ms": 3000}
+    settings = {"request_timeout_ms": 1500, "delivery_timeout_ms": 5000}
     with one_by_one(proxied_kafka.cluster.bootstrap_servers, **settings) as producer:
         with failing_scope(producer) as scope:
             scope.append(topic, numbers([0]))
             scope.flush(20)
             proxy.black_hole()
             scope.append(topic, numbers(range(1, 4)))
-            wanted = r"delivery\.timeout\.ms.*may have been stored; last error: .*did not respond to PRODUCE within 800 ms"
+            wanted = r"delivery\.timeout\.ms.*may have been stored; last error: .*did not respond to PRODUCE within 1,?500 ms"
             with pytest.raises(DeliveryError, match=wanted):
                 scope.flush(20)
         proxy.heal()
@@ -129,7 +130,7 @@ def test_silence_for_good_ends_at_delivery_timeout_with_the_last_error(proxied_k
 def test_an_address_that_swallows_everything_ends_at_max_block_ms() -> None:
     with black_hole() as (host, port):
         begun = time.monotonic()
-        settings = {"max_block_ms": 1000, "socket_connection_setup_timeout_ms": 200}
+        settings = {"max_block_ms": 3000, "socket_connection_setup_timeout_ms": 200}
         wanted = pytest.raises(MetadataTimeoutError, match=rf"could not connect to .*{host}:{port} within")
         with producer_on(f"{host}:{port}", **settings) as producer, producer.scope() as scope, wanted:
             scope.append("t", numbers([0]))
@@ -181,6 +182,7 @@ def test_a_broker_that_stands_still_bounds_memory_and_appends_and_then_gets_ever
     process, appended = psutil.Process(), 0
     producer = producer_on(kafka3.bootstrap_servers, buffer_memory=memory, max_block_ms=1000, batch_size=100_000)
     with producer, producer.scope() as scope:
+        meet(producer, topic)
         scope.append(topic, numbers([0], width=1000))
         scope.flush(20)
         for node in kafka3.broker_ids:
@@ -213,8 +215,8 @@ def test_without_idempotence_one_in_flight_keeps_order_and_may_repeat(proxied_ka
 # A producer's process stands still for longer than the request timeout, as a virtual machine does that is moved
 
 
-REQUEST_TIMEOUT_MS = 500
-PAUSE_S = 0.8
+REQUEST_TIMEOUT_MS = 2000
+PAUSE_S = 2.5
 COUNT = 600
 
 PROGRAM = f"""

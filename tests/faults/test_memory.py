@@ -21,8 +21,8 @@ from spark_kafka_sink.producer.producer import CHUNK_SIZE, Producer
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.records.columns import RecordColumns
-from tests.faults.producing import buffered_bytes, failing_scope, figure, numbers, one_by_one, producer_on
-from tests.faults.recording_broker import RecordingBroker, carries, throttles
+from tests.faults.producing import buffered_bytes, failing_scope, figure, meet, numbers, one_by_one, producer_on
+from tests.faults.recording_broker import RecordingBroker, carries
 from tests.waiting import HOUR_MS, wait_until
 
 TWO_CHUNKS = 2 * CHUNK_SIZE
@@ -51,6 +51,7 @@ def append_in_thread(producer: Producer, outcome: list[BaseException | None]) ->
 def test_memory_that_stays_out_ends_an_append_at_max_block_ms(cluster: RecordingBroker) -> None:
     held = cluster.faults.hold(ApiKey.PRODUCE, times=None)
     with one_by_one(cluster.bootstrap_servers, buffer_memory=TWO_CHUNKS, max_block_ms=1000) as producer:
+        meet(producer)
         with producer.scope() as scope:
             scope.append("t", numbers([0]))
             scope.append("t", numbers([1]))
@@ -92,6 +93,7 @@ def test_a_compressed_batch_without_an_answer_holds_its_compressed_bytes_only(cl
 
 
 @pytest.mark.fault("memory", "a batch expires in flight while the pool is under pressure (KAFKA-19012)")
+@pytest.mark.usefixtures("patient_requests")
 def test_what_expired_in_flight_keeps_its_memory_until_its_request_is_over(cluster: RecordingBroker) -> None:
     """KAFKA-19012: a buffer that was given to another batch went out under the first one's header.
 
@@ -100,9 +102,8 @@ def test_what_expired_in_flight_keeps_its_memory_until_its_request_is_over(clust
     """
     size = 3 << 20
     cluster.topic(max_message_bytes=2 * size)
-    cluster.faults.alter(ApiKey.PRODUCE, throttles(700))
     held = cluster.faults.hold(ApiKey.PRODUCE, when=carries(1))
-    settings = {"request_timeout_ms": 1400, "delivery_timeout_ms": 1400, "max_request_size": 2 * size}
+    settings = {"request_timeout_ms": 3000, "delivery_timeout_ms": 3000, "max_request_size": 2 * size}
     with producer_on(cluster.bootstrap_servers, buffer_memory=size + 2 * CHUNK_SIZE, **settings) as producer:
         with failing_scope(producer) as scope:
             scope.append("t", numbers([0]))

@@ -28,7 +28,6 @@ from tests.faults.recording_broker import (
     numbers_in,
     of_partitions,
     says,
-    throttles,
 )
 from tests.kafka.proxy import TcpProxy
 from tests.waiting import wait_until
@@ -293,10 +292,9 @@ def test_a_producer_id_that_is_not_there_yet_is_asked_for_again(cluster: Recordi
 
 @pytest.mark.fault("sequence", "delivery timeout in flight: the numbers are never used again")
 @pytest.mark.parametrize("stored", [True, False])
+@pytest.mark.usefixtures("patient_requests")
 def test_a_batch_that_expires_in_flight_leaves_its_numbers_to_nobody(cluster: RecordingBroker, stored: bool) -> None:
-    # Told to wait, the producer sends 1 only when half of its time is over, so that it expires before its request does.
-    cluster.faults.alter(ApiKey.PRODUCE, throttles(700))
-    with one_by_one(cluster.bootstrap_servers, request_timeout_ms=1400, delivery_timeout_ms=1400) as producer:
+    with one_by_one(cluster.bootstrap_servers, request_timeout_ms=2000, delivery_timeout_ms=2000) as producer:
         with failing_scope(producer) as scope:
             scope.append("t", numbers([0]))
             scope.flush(10)
@@ -318,13 +316,13 @@ def test_a_batch_that_expires_in_flight_leaves_its_numbers_to_nobody(cluster: Re
 
 
 @pytest.mark.fault("sequence", "delivery timeout in flight: the numbers are never used again")
+@pytest.mark.usefixtures("patient_requests")
 def test_after_a_batch_whose_answer_never_came_those_behind_it_are_stored_once(proxy: TcpProxy) -> None:
     """All three are stored, but their answers are lost, and their time is over before they are asked again."""
     with RecordingBroker(advertised={1: ("127.0.0.1", proxy.port)}) as cluster:
         proxy.forward_to(cluster.address(1))
         cluster.topic()
-        cluster.faults.alter(ApiKey.PRODUCE, throttles(500))
-        with one_by_one(cluster.bootstrap_servers, request_timeout_ms=1000, delivery_timeout_ms=1000) as producer:
+        with one_by_one(cluster.bootstrap_servers, request_timeout_ms=2000, delivery_timeout_ms=2000) as producer:
             with failing_scope(producer) as scope:
                 scope.append("t", numbers([0]))
                 scope.flush(10)
@@ -353,9 +351,13 @@ def test_a_batch_that_timed_out_and_is_then_refused_fails_and_what_comes_late_is
             scope.append("t", numbers([0]))
             scope.flush(10)
             held = cluster.faults.hold(ApiKey.PRODUCE, applied=stored, times=1)
+            refused = cluster.faults.fail(
+                ApiKey.PRODUCE,
+                E.INVALID_PRODUCER_EPOCH,
+                times=1,
+                when=lambda body: 1 in numbers_in(body) and len(cluster.attempts(1)) == 2,  # the second has been noted before
+            )
             scope.append("t", numbers([1]))
-            held.wait()
-            refused = cluster.faults.fail(ApiKey.PRODUCE, E.INVALID_PRODUCER_EPOCH, times=1, when=carries(1))
             with pytest.raises(DeliveryError, match="INVALID_PRODUCER_EPOCH"):
                 scope.flush(10)
             assert refused.hits == 1

@@ -29,7 +29,7 @@ from spark_kafka_sink.producer.sender import outage_log
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.records.columns import RecordColumns
-from tests.faults.producing import failing_scope, figure, numbers, one_by_one, producer_on, send
+from tests.faults.producing import failing_scope, figure, meet, numbers, one_by_one, producer_on, send
 from tests.faults.recording_broker import RecordingBroker, carries
 from tests.producer.recording_interceptors import Recording
 from tests.waiting import wait_until
@@ -42,17 +42,17 @@ NEVER = {"max_records_per_second": 1}
 def test_an_append_takes_as_long_as_its_records_may_and_keeps_their_order(cluster: RecordingBroker) -> None:
     with producer_on(cluster.bootstrap_servers, max_records_per_second=1000) as producer, producer.scope() as scope:
         begun = time.monotonic()
-        scope.append("t", numbers(range(1600)))
+        scope.append("t", numbers(range(2400)))
         took = time.monotonic() - begun
         scope.flush(10)
         report = scope.report()
         waited_s = figure(producer, "rate-limit-wait-time-ns-total") / 1e9
         assert figure(producer, "rate-limit-wait-ratio") > 0
-    assert took > 0.59  # all but one second's worth
+    assert took > 1.39  # all but one second's worth
     assert report.rate_limited_ms / 1000 == pytest.approx(waited_s, abs=0.01)
     assert 0 < waited_s <= took
-    assert f"held back by the rate limit for {waited_s:.1f} s" in repr(report)
-    assert cluster.values() == list(range(1600))
+    assert f"held back by the rate limit for {report.rate_limited_ms / 1000:.1f} s" in repr(report)
+    assert cluster.values() == list(range(2400))
 
 
 def test_bytes_are_limited_before_compression(cluster: RecordingBroker) -> None:
@@ -107,7 +107,7 @@ def test_an_invalid_row_is_refused_before_anything_waits(cluster: RecordingBroke
 
 @contextmanager
 def waiting(producer: Producer, columns: RecordColumns) -> Iterator[tuple[SendScope, list[BaseException]]]:
-    """An append in another thread that has sent its first record and waits with the others. It ends in the `with`."""
+    """An append in another thread that has sent a record or more and waits with the others. It ends in the `with`."""
     errors: list[BaseException] = []
     with failing_scope(producer) as scope:
 
@@ -119,7 +119,7 @@ def waiting(producer: Producer, columns: RecordColumns) -> Iterator[tuple[SendSc
 
         writer = threading.Thread(target=append)
         writer.start()
-        wait_until(lambda: scope.report().records == 1, "the first record acked")
+        wait_until(lambda: scope.report().records >= 1, "the first record acked")
         yield scope, errors
         writer.join(10)
         assert not writer.is_alive()
@@ -137,7 +137,7 @@ def test_a_producer_that_is_closed_ends_the_wait(cluster: RecordingBroker) -> No
 
 def test_a_record_of_the_scope_that_fails_ends_the_wait(cluster: RecordingBroker) -> None:
     cluster.faults.fail(ApiKey.PRODUCE, ErrorCode.INVALID_RECORD, when=carries(1))
-    with producer_on(cluster.bootstrap_servers, **NEVER) as producer, waiting(producer, numbers(range(100))) as (_, errors):
+    with one_by_one(cluster.bootstrap_servers, **NEVER) as producer, waiting(producer, numbers(range(100))) as (_, errors):
         wait_until(lambda: bool(errors), "the error")
     assert isinstance(errors[0], DeliveryError)
 
@@ -171,11 +171,11 @@ def _interrupt_an_append(cluster: RecordingBroker) -> None:
 
 @pytest.mark.fault("rate", "a rate limit")
 def test_a_transaction_whose_records_wait_for_longer_than_it_may_be_open_fails_with_the_cause(broker: EmbeddedBroker) -> None:
-    settings = {"bootstrap.servers": broker.bootstrap_servers, "transaction.timeout.ms": 1500, "linger.ms": 0}
+    settings = {"bootstrap.servers": broker.bootstrap_servers, "transaction.timeout.ms": 3000, "linger.ms": 0}
     with Producer({**settings, "max.records.per.second": 4}, transactional=True) as producer:
         with pytest.raises(TransactionAbortableError) as raised, producer.transaction("slow") as scope:
             scope.append("t", numbers(range(100)))
-        assert "open for longer than transaction.timeout.ms (2 s)" in raised.value.message
+        assert "open for longer than transaction.timeout.ms (3 s)" in raised.value.message
         assert "max.records.per.second" in raised.value.message
         assert raised.value.facts["transactional_id"] == "slow"
         with producer.transaction("slow") as scope:  # the producer lives on
@@ -279,16 +279,17 @@ def test_metadata_is_not_asked_for_during_a_pause(cluster: RecordingBroker) -> N
     asked = cluster.faults.watch(ApiKey.METADATA)
     with producer_on(cluster.bootstrap_servers) as producer:
         cluster.faults.throttle(ApiKey.PRODUCE, PAUSE_MS)
+        begun = time.monotonic()  # before the pause begins, so that whoever keeps it is later than its end
         send(producer, numbers([0]))
-        before, begun = asked.hits, time.monotonic()
+        before = asked.hits
         assert len(producer.partitions_for("u")) == 1
-        assert time.monotonic() - begun > PAUSE_MS / 1000 - 0.3
+        assert time.monotonic() - begun > PAUSE_MS / 1000
         assert asked.hits == before + 1
 
 
 @pytest.mark.fault("rate", "a broker's quota is exceeded (KIP-219)")
 def test_records_that_expire_in_a_pause_say_which_quota_and_what_to_do(cluster: RecordingBroker) -> None:
-    with one_by_one(cluster.bootstrap_servers, request_timeout_ms=1000, delivery_timeout_ms=1000) as producer:
+    with one_by_one(cluster.bootstrap_servers, request_timeout_ms=2500, delivery_timeout_ms=2500) as producer:
         send(producer, numbers([0]))
         cluster.faults.throttle(ApiKey.PRODUCE, 60_000)
         with failing_scope(producer) as scope:
@@ -309,6 +310,7 @@ def test_records_that_expire_in_a_pause_say_which_quota_and_what_to_do(cluster: 
 def test_an_append_that_finds_no_memory_in_a_pause_says_so(cluster: RecordingBroker) -> None:
     size = 200_000
     with producer_on(cluster.bootstrap_servers, buffer_memory=3 * size, max_block_ms=500) as producer:
+        meet(producer)
         send(producer, numbers([0]))
         cluster.faults.throttle(ApiKey.PRODUCE, 60_000)
         with failing_scope(producer) as scope:

@@ -109,7 +109,7 @@ def test_bad_rows_that_the_append_has_left_out_do_not_shift_the_numbers(
     refused: list[BadRows] = []
     partition = np.where(np.isin(np.arange(200), [1, 70, 71, 149]), 77, 0).astype(np.int32)
     with (
-        producer_on(cluster.bootstrap_servers, linger_ms=60_000, max_block_ms=300, **limits) as producer,
+        producer_on(cluster.bootstrap_servers, linger_ms=60_000, max_block_ms=30_000, **limits) as producer,
         producer.scope(keeps_rejected=True) as scope,
     ):
         scope.append(

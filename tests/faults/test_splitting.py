@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
+import threading
 from contextlib import ExitStack
 
 import numpy as np
@@ -12,7 +13,8 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.errors import DeliveryError, FlushTimeoutError
-from spark_kafka_sink.producer.accumulator.request_size import QUICK_MS
+from spark_kafka_sink.producer.accumulator import request_size
+from spark_kafka_sink.producer.accumulator.request_size import RequestLimits
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.apis.produce import PRODUCE, ProduceRequest
@@ -271,9 +273,19 @@ def test_a_batch_that_alone_is_too_large_for_a_request_goes_alone(cluster: Recor
     assert [count for _, count in requests] == [1] * PARTITIONS
 
 
-def test_only_a_broker_that_answers_quickly_gets_requests_over_max_request_size(cluster: RecordingBroker) -> None:
+def test_only_a_broker_that_answers_quickly_gets_requests_over_max_request_size(
+    cluster: RecordingBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cluster.topic("t", leaders=[1] * PARTITIONS)
     requests = Requests(cluster)
+    delayed, answered = threading.Event(), RequestLimits.answered
+
+    def noted(limits: RequestLimits, node: int, size: int, latency_ms: int) -> None:
+        """As far as it was delayed: on a busy machine 4 MB take longer than is quick without that too."""
+        answered(limits, node, size, latency_ms if delayed.is_set() else 0)
+
+    monkeypatch.setattr(RequestLimits, "answered", noted)
+    monkeypatch.setattr(request_size, "QUICK_MS", 200)
     with producer_on(cluster.bootstrap_servers) as producer:
 
         def sent() -> list[int]:
@@ -283,9 +295,11 @@ def test_only_a_broker_that_answers_quickly_gets_requests_over_max_request_size(
             return [size for size, _ in requests]
 
         assert sent()[0] <= 2**20  # the broker has not answered any before
-        with cluster.faults.delay(ApiKey.PRODUCE, QUICK_MS + 100, times=None):
+        delayed.set()
+        with cluster.faults.delay(ApiKey.PRODUCE, 300, times=None):
             assert sent()[0] > 3 * 2**20
             assert max(sent()) <= 2**20
+        delayed.clear()
         assert sent()[0] <= 2**20
         assert sent()[0] > 3 * 2**20
 
