@@ -14,6 +14,8 @@ from spark_kafka_sink.exactly_once import failpoints
 from spark_kafka_sink.exactly_once.commit_log import CommitLog
 from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction
 from spark_kafka_sink.exactly_once.committer import CommitReport, Committer
+from spark_kafka_sink.exactly_once.execution import CommitCall
+from spark_kafka_sink.exactly_once.log_writer import LogWriter
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, Slots, TransactionalIds
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.options.guarantee_options import CommitLogSettings
@@ -22,6 +24,8 @@ from tests.faults.exactly_once.kills import COMMIT_FAILPOINTS
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
 from tests.waiting import until
+
+A_MOMENT_S = 0.2
 
 PREFIX = "committer-test"
 OPTIONS = f"--prefix {PREFIX}"
@@ -35,6 +39,19 @@ SHOW_MOST = ["prepared.before", "prepared.after", "end.after", "complete.after"]
 
 class CutError(Exception):
     """Where a driver dies."""
+
+
+class HurriedCommitter(Committer):
+    """Its time is over soon after a test says so, however long its commit has taken to come there."""
+
+    call: CommitCall
+
+    def hurry(self) -> None:
+        self.call.deadline = soon(A_MOMENT_S)
+
+    def _call(self, batch: MicroBatch, *, is_logged: bool = True) -> CommitCall:
+        self.call = super()._call(batch, is_logged=is_logged)
+        return self.call
 
 
 @dataclass
@@ -51,6 +68,20 @@ class Query:
     def committer(self) -> Committer:
         """As another process has it."""
         return Committer(self.log(), TransactionClient(self.client), PREFIX, 30, OPTIONS)
+
+    def hurried(self) -> HurriedCommitter:
+        return HurriedCommitter(self.log(), TransactionClient(self.client), PREFIX, 30, OPTIONS)
+
+    def hurried_when_prepared(self, monkeypatch: pytest.MonkeyPatch) -> HurriedCommitter:
+        """Its time is over soon after it has begun to commit its first record in the log."""
+        committer, commit = self.hurried(), LogWriter.commit
+
+        def in_time(writer: LogWriter, deadline: float) -> None:
+            committer.hurry()
+            commit(writer, committer.call.deadline)
+
+        monkeypatch.setattr(LogWriter, "commit", in_time)
+        return committer
 
     def log(self) -> CommitLog:
         return CommitLog(self.client, self.log_settings)

@@ -53,12 +53,14 @@ def test_what_a_driver_left_open_is_aborted_by_who_claims_next(
 
 @embedded_in_make_test("10 s each; test_transaction_client.py has transactions that time out on real Kafka")
 def test_an_open_transaction_of_another_query_is_waited_for(client: ClusterClient, settings: CommitLogSettings) -> None:
-    one = replace(settings, partitions=1, transaction_timeout_ms=1_000)
+    one = replace(settings, partitions=1)
     log, ids = CommitLog(client, one), query()
     log.claim(ids, soon()).write(wanted := a_record(ids, 1), soon())
-    leave_open(client, one, query())
+    dead = leave_open(client, one, query())
     with pytest.raises(DeadlineError, match=r"an open transaction blocks readers at offset \d+ of \d+"):
-        log.claim(ids, soon(0.3))
+        log.claim(ids, soon(1.5))
+    dead.commit(soon())
+    leave_open(client, replace(one, transaction_timeout_ms=1_000), query())
 
     assert log.claim(ids, soon()).last == wanted  # its time-out has ended it
 
@@ -108,7 +110,7 @@ def test_a_record_whose_commit_is_not_answered_loses_the_claim(proxied_kafka: Pr
         unlucky = leave_open(client, settings, ids)
         proxied_kafka.proxy.pause("to_client")
         with pytest.raises(ClaimLostError, match="did not respond to END_TXN"):
-            unlucky.commit(soon(0.5))
+            unlucky.commit(soon(1.5))
         proxied_kafka.proxy.heal()
 
         assert log.claim(ids, soon()).last is None  # the tombstone, committed or not

@@ -152,7 +152,8 @@ def test_a_topic_that_no_broker_makes_names_them_and_what_they_said(brokers: Emb
         client_of(brokers) as client,
         pytest.raises(DeadlineError) as caught,
     ):
-        CommitLog(client, settings).ensure(soon(1.5))
+        TransactionClient(client).list_open("none", soon())  # so that there are connections to all brokers
+        CommitLog(client, settings).ensure(soon(2.5))
     assert settings.topic in caught.value.message
     for broker_id in brokers.broker_ids:
         assert f"broker {broker_id} ({brokers.address(broker_id)}): NOT_CONTROLLER" in caught.value.message

@@ -12,7 +12,7 @@ from spark_kafka_sink.broker.faults.effects import Change
 from spark_kafka_sink.broker.faults.fault import Fault
 from spark_kafka_sink.errors import BrokerError, CommitStoppedError, CommitTimeoutError
 from spark_kafka_sink.exactly_once import failpoints
-from spark_kafka_sink.exactly_once.committer import Committer
+from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.exactly_once.proof import Outcome
 from spark_kafka_sink.exactly_once.transaction_client import Ended, TransactionClient
@@ -22,8 +22,8 @@ from spark_kafka_sink.protocol.apis.find_coordinator import FindCoordinatorRespo
 from spark_kafka_sink.protocol.apis.transactions import DescribeTransactionsResponse, EndTxnRequest, EndTxnResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fields import Message
-from tests.exactly_once.opened import client_of
-from tests.exactly_once.queries import OPTIONS, PREFIX, CutError, Query
+from tests.exactly_once.opened import client_of, soon
+from tests.exactly_once.queries import OPTIONS, CutError, Query
 from tests.kafka.embedded import EmbeddedKafka
 from tests.tiers import whole_but
 
@@ -130,7 +130,8 @@ def test_one_transaction_without_a_coordinator_holds_no_other_back(broker: Embed
     kept = own[0].handle.transactional_id
     handles = [each.handle for each in own]
     with broker.broker.faults.alter(ApiKey.FIND_COORDINATOR, without_coordinator(kept), times=None), client_of(broker) as client:
-        # The first is asked for until the deadline; until then the second's two requests have to be answered.
+        TransactionClient(client).describe([handles[1].transactional_id], soon())  # so that there is a connection
+        # The first is asked for until the deadline; until then the second's request has to be answered.
         ended = TransactionClient(client).end(handles, True, time.monotonic() + 3)
     assert [ended[each.transactional_id].outcome for each in handles] == [Outcome.UNKNOWN, Outcome.COMMITTED]
     assert ended[kept].error == "the coordinator: COORDINATOR_NOT_AVAILABLE"
@@ -154,15 +155,17 @@ def test_what_nobody_can_prove_is_never_written_again(broker: EmbeddedKafka, que
     query.expect("a", "b")
 
 
-def test_a_job_that_may_be_committed_is_recovered_and_not_run_again(broker: EmbeddedKafka, query: Query) -> None:
+def test_a_job_that_may_be_committed_is_recovered_and_not_run_again(
+    broker: EmbeddedKafka, query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
     query.id = MicroBatch.of_new_job().query_id
     own = query.write("a", "b")
-    hurried = Committer(query.log(), TransactionClient(query.client), PREFIX, 1.0, OPTIONS)
     with (
+        monkeypatch.context() as patch,
         broker.broker.faults.fail(ApiKey.END_TXN, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, times=None),
         pytest.raises(CommitTimeoutError) as caught,
     ):
-        hurried.commit(MicroBatch(query.id, 0), own)
+        query.hurried_when_prepared(patch).commit(MicroBatch(query.id, 0), own)
     assert f"run `spark-kafka-sink transactions recover --query {query.id} {OPTIONS}` within" in str(caught.value)
     query.commit(0, own)
     query.expect("a", "b")
@@ -200,11 +203,23 @@ def test_what_is_open_still_after_an_answer_that_proves_nothing_is_ended_again(
     query.expect("a", "b")
 
 
+def hold_ends(broker: EmbeddedKafka, own: tuple[PreparedTransaction, ...]) -> Fault:
+    """None of the ends of these transactions is answered, and those of the commit log are."""
+    ids = {each.handle.transactional_id for each in own}
+    return broker.broker.faults.hold(ApiKey.END_TXN, times=None, when=lambda body: body.transactional_id in ids)
+
+
 def test_ends_are_pipelined_and_each_can_be_watched(broker: EmbeddedKafka, query: Query, monkeypatch: pytest.MonkeyPatch) -> None:
     own, reached = query.write("a", "b", "c"), list[str]()
-    monkeypatch.setattr(failpoints, "reach", lambda name, _: reached.append(name))
-    with broker.broker.faults.delay(ApiKey.END_TXN, 100, times=None):
-        query.commit(0, own)
+    held = hold_ends(broker, own)
+
+    def reach(name: str, _: int) -> None:
+        reached.append(name)
+        if reached.count("end.before") == len(own):
+            held.remove()
+
+    monkeypatch.setattr(failpoints, "reach", reach)
+    query.commit(0, own)
     ends = [name for name in reached if name.startswith("end.")]
     assert ends == ["end.before"] * 3 + ["end.after"] * 3
 
@@ -220,8 +235,10 @@ def test_a_driver_that_dies_between_ends_leaves_those_that_it_has_sent_committed
         reached[at] += 1
         if (at, reached[at]) == (name, nth):
             raise CutError
+        if reached["end.before"] == len(own):
+            held.remove()
 
-    with monkeypatch.context() as patch, broker.broker.faults.delay(ApiKey.END_TXN, 100, times=None):
+    with monkeypatch.context() as patch, hold_ends(broker, own) as held:
         patch.setattr(failpoints, "reach", reach)
         with pytest.raises(CutError):
             query.commit(0, own)

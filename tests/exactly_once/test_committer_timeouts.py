@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
@@ -19,7 +21,7 @@ from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.exactly_once.opened import soon
-from tests.exactly_once.queries import OPTIONS, PREFIX, Query
+from tests.exactly_once.queries import OPTIONS, PREFIX, HurriedCommitter, Query
 from tests.kafka.embedded import EmbeddedKafka
 from tests.waiting import HOUR_S
 
@@ -34,27 +36,39 @@ def query(broker_query: Query) -> Query:
 
 
 @dataclass
-class FaultAt:
-    """A fault from the first time on that a commit comes to a failpoint."""
+class At:
+    """What happens when a commit comes to a failpoint for the first time from now on."""
 
-    monkeypatch: pytest.MonkeyPatch
+    actions: defaultdict[str, list[Callable[[], object]]] = field(default_factory=lambda: defaultdict(list))
     faults: list[Fault] = field(default_factory=list)
 
     def begins(self, where: str, broker: EmbeddedKafka, api: ApiKey, error: ErrorCode, topic: str | None = None) -> None:
-        def reach(name: str, _: int) -> None:
-            if name == where and not self.faults:
-                at = {} if topic is None else {"topic": topic}
-                self.faults.append(broker.broker.faults.fail(api, error, times=None, **at))  # type: ignore[arg-type]
+        """A fault, until it is removed."""
 
-        self.monkeypatch.setattr(failpoints, "reach", reach)
+        def begin() -> None:
+            of = {} if topic is None else {"topic": topic}
+            self.faults.append(broker.broker.faults.fail(api, error, times=None, **of))  # type: ignore[arg-type]
+
+        self.actions[where].append(begin)
+
+    def late(self, where: str, committer: HurriedCommitter) -> HurriedCommitter:
+        """Its time is over soon after it has come to the failpoint."""
+        self.actions[where].append(committer.hurry)
+        return committer
+
+    def reach(self, name: str, _: int) -> None:
+        for action in self.actions.pop(name, []):
+            action()
 
 
 @pytest.fixture
-def fault_at(monkeypatch: pytest.MonkeyPatch) -> FaultAt:
-    return FaultAt(monkeypatch)
+def at(monkeypatch: pytest.MonkeyPatch) -> At:
+    made = At()
+    monkeypatch.setattr(failpoints, "reach", made.reach)
+    return made
 
 
-def hurried(query: Query, timeout_s: float = 1.0, sweep_s: float = 5.0, list_s: float = 1.0) -> Committer:
+def hurried(query: Query, timeout_s: float = 1.0, sweep_s: float = 30.0, list_s: float = 1.0) -> Committer:
     return Committer(query.log(), TransactionClient(query.client), PREFIX, timeout_s, OPTIONS, BestEffort(sweep_s, list_s))
 
 
@@ -115,10 +129,12 @@ def test_what_cannot_be_aborted_in_time_either_is_said_to_be_open(broker: Embedd
     assert len(query.open_ids()) == 1
 
 
-def test_where_it_is_not_known_whether_the_batch_is_prepared_nothing_is_aborted(broker: EmbeddedKafka, query: Query) -> None:
+def test_where_it_is_not_known_whether_the_batch_is_prepared_nothing_is_aborted(
+    broker: EmbeddedKafka, query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
     own = query.write("a", "b")
-    with broker.broker.faults.fail(ApiKey.END_TXN, LOADING, times=None):
-        said = too_late(query, own)
+    with broker.broker.faults.fail(ApiKey.END_TXN, LOADING, times=None), monkeypatch.context() as patch:
+        said = too_late(query, own, query.hurried_when_prepared(patch))
     assert "It is unknown whether they are prepared, so some of them may be visible." in said
     assert said.endswith("To continue: start the query again: the commit continues where it stopped")
     assert len(query.open_ids()) == 2
@@ -126,49 +142,49 @@ def test_where_it_is_not_known_whether_the_batch_is_prepared_nothing_is_aborted(
     query.expect("a", "b")
 
 
-def test_what_is_prepared_is_not_aborted_and_said_to_be_so(broker: EmbeddedKafka, query: Query, fault_at: FaultAt) -> None:
-    own = query.write("a", "b")
-    fault_at.begins("end.before", broker, ApiKey.END_TXN, LOADING)
-    said = [too_late(query, own), too_late(query, own)]  # the second is another process, which has not prepared anything itself
+def test_what_is_prepared_is_not_aborted_and_said_to_be_so(broker: EmbeddedKafka, query: Query, at: At) -> None:
+    own, said = query.write("a", "b"), list[str]()
+    at.begins("prepared.after", broker, ApiKey.END_TXN, LOADING)
+    for where in ("prepared.after", "log.after"):  # the second is another process, which has not prepared anything itself
+        said.append(too_late(query, own, at.late(where, query.hurried())))
     for each in said:
         assert "They are prepared, and some of them may be visible." in each
-    fault_at.faults[0].remove()
+    at.faults[0].remove()
     query.commit(0, own)
     query.expect("a", "b")
 
 
 def test_where_only_the_last_record_is_missing_all_rows_are_said_to_be_visible(
-    broker: EmbeddedKafka, query: Query, fault_at: FaultAt
+    broker: EmbeddedKafka, query: Query, at: At
 ) -> None:
     own = query.write("a", "b")
-    fault_at.begins("complete.before", broker, ApiKey.PRODUCE, ErrorCode.NOT_ENOUGH_REPLICAS, query.log_topic)
-    said = too_late(query, own)
+    at.begins("complete.before", broker, ApiKey.PRODUCE, ErrorCode.NOT_ENOUGH_REPLICAS, query.log_topic)
+    said = too_late(query, own, at.late("complete.before", query.hurried()))
     assert "All rows of the batch are visible, but the commit log does not record it as complete yet." in said
     query.expect("a", "b")
-    fault_at.faults[0].remove()
+    at.faults[0].remove()
     assert query.commit(0, own).rows in (0, 2)
     query.expect("a", "b")
 
 
-def test_rows_whose_markers_are_missing_are_not_said_to_be_visible(broker: EmbeddedKafka, query: Query) -> None:
+def test_rows_whose_markers_are_missing_are_not_said_to_be_visible(broker: EmbeddedKafka, query: Query, at: At) -> None:
     own = query.write("a", "b")
     with broker.broker.faults.hold_markers():  # the commit log's as well
-        said = too_late(query, own)
+        said = too_late(query, own, at.late("complete.before", query.hurried()))
     assert "will be visible when the brokers have written the transaction markers. 2 transactions have been committing" in said
     query.commit(0, own)
     query.expect("a", "b")
 
 
 def test_rows_that_were_written_again_are_aborted_where_those_of_before_cannot_be_committed_in_time(
-    broker: EmbeddedKafka, query: Query, fault_at: FaultAt
+    broker: EmbeddedKafka, query: Query, at: At
 ) -> None:
     own = query.write("a", "b")
-    fault_at.begins("end.before", broker, ApiKey.END_TXN, LOADING)
-    too_late(query, own)
-    fault_at.faults[0].remove()
+    at.begins("prepared.after", broker, ApiKey.END_TXN, LOADING)
+    too_late(query, own, at.late("prepared.after", query.hurried()))
     again = query.write("b", "a")
-    with broker.broker.faults.fail(ApiKey.END_TXN, LOADING, times=30):
-        said = too_late(query, again)
+    at.actions["sweep.before"].append(at.faults[0].remove)
+    said = too_late(query, again, at.late("log.after", query.hurried()))
     assert "None of this run's rows is visible" in said
     assert {each.handle.transactional_id for each in again}.isdisjoint(query.open_ids())
     query.run(0, "a", "b")
@@ -180,7 +196,7 @@ def test_rows_that_the_log_says_are_aborted_are_not_said_to_be_prepared(broker: 
     record = CommitRecord(query.id, 0, State.ABORTED, "r", 1, own)
     query.log().claim(TransactionalIds(PREFIX, query.id), soon()).write(record, soon())
     with broker.broker.faults.fail(ApiKey.DESCRIBE_TRANSACTIONS, LOADING, times=None):
-        assert "None of this run's rows is visible" in too_late(query, own, hurried(query, sweep_s=0.5))
+        assert "None of this run's rows is visible" in too_late(query, own)
     assert query.open_ids() == []
 
 
@@ -227,11 +243,11 @@ def test_of_a_failed_job_what_its_tasks_told_of_is_aborted_though_a_broker_does_
 
 
 def test_a_batch_is_not_prepared_any_more_when_its_transactions_are_about_to_time_out(
-    broker: EmbeddedKafka, query: Query, fault_at: FaultAt
+    broker: EmbeddedKafka, query: Query, at: At
 ) -> None:
     """A quarter of their time, 2 s, is left when they are looked at; half of that has to be left when the record is there."""
     own = query.write("a", "b", timeout_ms=8_000)
-    fault_at.begins("prepared.before", broker, ApiKey.PRODUCE, ErrorCode.NOT_ENOUGH_REPLICAS, query.log_topic)
+    at.begins("prepared.before", broker, ApiKey.PRODUCE, ErrorCode.NOT_ENOUGH_REPLICAS, query.log_topic)
     ended = broker.broker.faults.seen(ApiKey.END_TXN)
     with pytest.raises(BatchAbortedError, match=r"had too little time left: .*kafka\.transaction\.timeout\.ms"):
         hurried(query, timeout_s=30).commit(MicroBatch(query.id, 0), own)
@@ -239,6 +255,6 @@ def test_a_batch_is_not_prepared_any_more_when_its_transactions_are_about_to_tim
     assert broker.broker.faults.seen(ApiKey.END_TXN) >= ended + len(own), (
         "their coordinator has ended them when their time was over"
     )
-    fault_at.faults[0].remove()
+    at.faults[0].remove()
     query.run(0, "a", "b")
     query.expect("a", "b")

@@ -11,7 +11,7 @@ from spark_kafka_sink.errors import BatchAbortedError, CommitStoppedError, Commi
 from spark_kafka_sink.exactly_once import commit_log
 from spark_kafka_sink.exactly_once.commit_log import CommitLog
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, State
-from spark_kafka_sink.exactly_once.committer import CommitReport, Committer
+from spark_kafka_sink.exactly_once.committer import CommitReport
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, TransactionalIds
 from spark_kafka_sink.exactly_once.recovery_rules import Refusal, Refused
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
@@ -254,11 +254,11 @@ def test_a_batch_that_its_successor_has_committed_is_no_error(
 def test_one_that_was_paused_for_longer_than_a_commit_may_take_does_not_say_that_the_batch_is_lost(
     query: Query, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    paused = Committer(query.log(), TransactionClient(query.client), PREFIX, timeout_s=2)
+    paused = query.hurried()
 
     def successor() -> None:
         query.run(0, "a", "b")
-        time.sleep(2)
+        paused.call.deadline = time.monotonic()
 
     own = query.write("a", "b")
     once_at(monkeypatch, "log.after", successor)

@@ -111,7 +111,7 @@ def test_to_commit_what_was_aborted_is_told_from_the_unknown(
 
 @BOTH_IN_ALL
 def test_what_timed_out_is_proved_to_be_aborted(transactions: TransactionClient, client: ClusterClient, topic: str) -> None:
-    handle = opened(client, topic, "row", timeout_ms=100)
+    handle = opened(client, topic, "row", timeout_ms=2_000)  # brokers look for such transactions at any moment
     settled = until_settled(transactions, handle)
     (ended,) = transactions.end_surely([handle], True, soon()).values()
 
@@ -227,7 +227,7 @@ def test_without_an_answer_the_outcome_is_unknown_and_says_why(proxied_kafka: Pr
         transactions = TransactionClient(client)
         handle = opened(client, topic, "row")
         proxied_kafka.proxy.pause("to_client")
-        (unknown,) = transactions.end([handle], True, soon(0.5)).values()
+        (unknown,) = transactions.end([handle], True, soon(1.5)).values()
         proxied_kafka.proxy.heal()
         (ended,) = transactions.end([handle], True, soon()).values()
 

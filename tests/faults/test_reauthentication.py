@@ -88,7 +88,7 @@ def test_a_renewal_that_is_refused_loses_nothing_that_was_sent() -> None:
 
 
 def test_an_idle_producer_says_nothing_when_its_session_ends(caplog: pytest.LogCaptureFixture) -> None:
-    with broker_with_sessions_of(1_000, brokers=1) as cluster:
+    with broker_that_tells_of_sessions_of(1_000, brokers=1) as cluster:
         cluster.topic()
         with caplog.at_level(logging.DEBUG), producer_on(cluster.bootstrap_servers, **SETTINGS) as producer:
             assert send(producer, numbers([1])) == 1

@@ -10,7 +10,10 @@ from typing import Self
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ClusterMetadata, NewTopic, TopicMetadata
 
-REQUEST_TIMEOUT_S = 10.0
+# For a broker of Java that has just started, on a busy machine.
+REQUEST_TIMEOUT_S = 60.0
+# Shorter, for whoever waits asks again: one that was asked may be paused, or have died.
+METADATA_TIMEOUT_S = 10.0
 
 
 class Kafka:
@@ -37,7 +40,7 @@ class Kafka:
     def stop(self) -> None:
         """Stops what this object started: here, nothing."""
 
-    def metadata(self, topic: str | None = None, *, timeout_s: float = REQUEST_TIMEOUT_S) -> ClusterMetadata:
+    def metadata(self, topic: str | None = None, *, timeout_s: float = METADATA_TIMEOUT_S) -> ClusterMetadata:
         """Returns the cluster's current metadata. Raises KafkaException if no broker answers in time."""
         if topic is None:
             return self.admin.list_topics(timeout=timeout_s)

@@ -15,7 +15,7 @@ from tests.kafka_security.secure_kafka import LIMITED, PASSWORD, SecureKafka
 from tests.spark.session import registered_session
 from tests.waiting import until
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(900)]
 
 ROWS = 300
 
@@ -40,7 +40,7 @@ def stream(spark: SparkSession, folder: Path, sink: Mapping[str, str]) -> None:
     writer = rows.repartition(2).writeStream.format("kafka_sink").options(**sink)
     query = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
     try:
-        query.awaitTermination(120)
+        query.awaitTermination(600)
     finally:
         query.stop()
 
