@@ -62,7 +62,7 @@ class Fault:
         """Whether it will hit nothing more, because it was removed or has hit `times` times."""
         return self._removed or self._hits == self._times
 
-    def wait(self, times: int = 1, timeout: float = 10.0) -> None:
+    def wait(self, times: int = 1, timeout: float = 60.0) -> None:
         """Waits until the fault has hit `times` times in all, for at most `timeout` seconds.
 
         Raises:
