@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Self
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-TIMEOUT_S = 30.0
+TIMEOUT_S = 120.0
 
 
 def command(*arguments: str) -> list[str]:

@@ -36,9 +36,13 @@ def config(broker: EmbeddedBroker, tmp_path: Path) -> Path:
     return file
 
 
+PATIENT = ("--timeout", "100")
+"""Each wait has 30 s, and a connection 10 s. The last --timeout that is given counts."""
+
+
 def checked(broker: EmbeddedBroker, config: Path, *arguments: str) -> Result:
     return CliRunner().invoke(
-        main, ["check", "--bootstrap-servers", broker.bootstrap_servers, "--command-config", str(config), *arguments]
+        main, ["check", "--bootstrap-servers", broker.bootstrap_servers, "--command-config", str(config), *PATIENT, *arguments]
     )
 
 
@@ -67,7 +71,7 @@ def test_options_of_the_sink_are_taken(broker: EmbeddedBroker, config: Path) -> 
 
 def test_checks_that_had_no_time_are_exit_code_3(broker: EmbeddedBroker, config: Path) -> None:
     with broker.faults.hold(ApiKey.DESCRIBE_CONFIGS):
-        done = checked(broker, config, "--topic", "events", "--timeout", "1")
+        done = checked(broker, config, "--topic", "events", "--timeout", "5")
     assert done.exit_code == 3, done.output
     assert "No problems found" in done.stdout
     assert "the time ran out before everything was checked" in done.stdout
@@ -100,7 +104,8 @@ def test_a_terminal_without_unicode_gets_ascii() -> None:
 
 def test_pyspark_need_not_be_installed(broker: EmbeddedBroker, config: Path) -> None:
     program = "import sys; sys.modules['pyspark'] = None; from spark_kafka_sink.cli.main import main; main()"
-    arguments = ["check", "--bootstrap-servers", broker.bootstrap_servers, "--command-config", str(config), "--topic", "events"]
+    servers = ("--bootstrap-servers", broker.bootstrap_servers, "--command-config", str(config))
+    arguments = ["check", *servers, "--topic", "events", *PATIENT]
     done = subprocess.run(
         [sys.executable, "-c", program, *arguments], env=environment(), capture_output=True, timeout=60, check=False
     )

@@ -32,7 +32,7 @@ def write(servers: str, topic: str, *values: str, **settings: str) -> None:
     failed: list[str] = []
     for value in values:
         producer.produce(topic, value, on_delivery=lambda error, _: failed.append(str(error)))
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     assert failed == ["None"] * len(values)
 
 
@@ -41,7 +41,7 @@ def read(servers: str, topic: str, count: int, group: str = "readers") -> list[s
     consumer = Consumer({"bootstrap.servers": servers, "group.id": group, "auto.offset.reset": "earliest", **QUIET})
     try:
         consumer.subscribe([topic])
-        got = [(message.value() or b"").decode() for message in consumer.consume(count, timeout=20)]
+        got = [(message.value() or b"").decode() for message in consumer.consume(count, timeout=60)]
         consumer.commit(asynchronous=False)
         return got
     finally:

@@ -33,6 +33,7 @@ from tests.kafka.kafka import Kafka
 from tests.kafka.ports import free_ports
 from tests.network.black_hole import black_hole
 from tests.registry.stand_in import Answer, StandIn
+from tests.waiting import until
 
 Values = Sequence[str]
 
@@ -167,7 +168,7 @@ def test_brokers_that_do_not_answer_cost_no_more_than_the_time(arguments: list[s
 def test_a_broker_that_answers_too_late_is_not_blamed_on_the_address(broker: EmbeddedBroker) -> None:
     broker.create_topic("late")
     with broker.faults.hold(ApiKey.DESCRIBE_CONFIGS):
-        refused = run(broker.bootstrap_servers, "describe", "late", "--timeout", "0.5")
+        refused = run(broker.bootstrap_servers, "describe", "late", "--timeout", "2")
     assert refused.exit_code == 1
     assert "[DEADLINE]" in refused.stderr
     assert "check the address" not in refused.stderr
@@ -176,7 +177,7 @@ def test_a_broker_that_answers_too_late_is_not_blamed_on_the_address(broker: Emb
 def test_a_broker_that_never_answers_leaves_time_for_the_next(broker: EmbeddedBroker) -> None:
     broker.create_topic("found")
     with black_hole() as (host, port):
-        assert "found" in done(f"{host}:{port},{broker.bootstrap_servers}", "list", "--timeout", "2")
+        assert "found" in done(f"{host}:{port},{broker.bootstrap_servers}", "list", "--timeout", "10")
 
 
 def test_a_login_comes_from_the_file_and_a_missing_right_has_its_acl(tmp_path: Path) -> None:
@@ -305,7 +306,7 @@ def test_records_of_aborted_transactions_are_left_out(kafka: Kafka, new_topic: N
         producer.begin_transaction()
         producer.send(topic, value=b"committed")
         producer.commit_transaction()
-    assert values_of(servers, topic, "-n", "2") == ["b", "committed"]
+    until(lambda: values_of(servers, topic, "-n", "2"), lambda found: found == ["b", "committed"], "the end of the transaction")
     assert values_of(servers, topic, "-n", "2", "--uncommitted") == ["aborted 4", "committed"]
 
 
@@ -414,5 +415,5 @@ def test_the_file_may_name_the_brokers(broker: EmbeddedBroker, tmp_path: Path) -
     file = tmp_path / "client.properties"
     file.write_text(f"bootstrap.servers={broker.bootstrap_servers}\n", encoding="utf-8")
     for arguments in (["topics", "list"], ["check"]):
-        result = CliRunner().invoke(main, [*arguments, "--command-config", str(file)])
+        result = CliRunner().invoke(main, [*arguments, "--command-config", str(file), "--timeout", "100"])
         assert result.exit_code == 0, result.output

@@ -114,7 +114,7 @@ def test_a_list_that_a_broker_is_missing_from_is_none() -> None:
         query = LeftOver(brokers, "rows", "commits")
         query.task(0, "a")
         with brokers.broker.faults.hold(ApiKey.LIST_TRANSACTIONS, times=None, broker=2):
-            listed = query.run("list", "--timeout", "1")
+            listed = query.run("list", "--timeout", "2")
         assert (listed.exit_code, listed.stdout) == (1, "")
         assert f"ListTransactions of broker 2 ({brokers.address(2)})" in listed.stderr
         query.close()

@@ -76,7 +76,7 @@ def running() -> Iterator[Collector]:
         collector.stop()
 
 
-def transport(url: str, timeout: float = 5.0) -> HttpTransport:
+def transport(url: str, timeout: float = 60.0) -> HttpTransport:
     """Returns a transport that tries once."""
     return HttpTransport(HttpConfig.from_dict({"url": url, "timeout": timeout, "retry": {"total": 0}}))
 

@@ -388,9 +388,10 @@ def test_send_waits_for_the_registry_for_as_long_as_max_block_ms(broker: Embedde
             "schema.registry.request.timeout.ms": HOUR_MS,
         }
         with Producer(settings) as producer:
-            with pytest.raises(RegistryTimeoutError, match="did not respond in time"):
+            # Used up before the first request, if the machine was busy for as long.
+            with pytest.raises(RegistryTimeoutError, match=r"did not respond in time|was used up"):
                 producer.send("events", {"id": 1})
-            with producer.scope() as scope, pytest.raises(RegistryTimeoutError, match="did not respond in time"):
+            with producer.scope() as scope, pytest.raises(RegistryTimeoutError, match=r"did not respond in time|was used up"):
                 scope.append("events", RecordColumns(num_records=1, value=pa.array([{"id": 4}], STRUCT)))
 
 

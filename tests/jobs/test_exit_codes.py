@@ -97,7 +97,8 @@ def test_a_source_that_is_no_source_of_records_is_a_wrong_setting(
 
 @pytest.mark.spark
 def test_an_unknown_topic_ends_it_with_one_error(jobs: JobProcess, job_file: Path, kafka: Kafka) -> None:
-    ended = jobs.run("publish_stream", job_file, "--set", f"sink.kafka.bootstrap.servers={kafka.bootstrap_servers}")
+    sets = f"sink.kafka.bootstrap.servers={kafka.bootstrap_servers}", "sink.kafka.max.block.ms=3000"
+    ended = jobs.run("publish_stream", job_file, *(part for each in sets for part in ("--set", each)))
 
     assert ended.code == ExitCode.KAFKA
     assert "error: [METADATA_TIMEOUT] topic nowhere: " in ended.err

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 import pyspark_kafka_sink
 import spark_kafka_sink as sks
+from spark_kafka_sink.spark import reports_to_driver
 from tests.spark.session import registered_session
 
 # Spark 4.0 knows the format only where it was registered: see pyspark_kafka_sink.
@@ -20,6 +21,12 @@ def pytest_configure(config: pytest.Config) -> None:
     # These leave the socket of each collect() to the garbage collector. Ours are watched on the other versions.
     if pyspark.__version__.startswith(("4.0", "4.1")):
         config.addinivalue_line("filterwarnings", "ignore:unclosed <socket:ResourceWarning")
+
+
+@pytest.fixture(autouse=True)
+def _driver_answers_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A report that waited 2 s for the driver program is lost, and a busy machine may take longer to run its thread."""
+    monkeypatch.setattr(reports_to_driver, "TIMEOUT_S", 60.0)
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,12 @@ from pyspark.sql import SparkSession
 import spark_kafka_sink as sks
 
 ROOT = Path(__file__).parents[2]
+PATIENT = ROOT / "tests" / "spark" / "patient_processes"
+
+
+def wait_for_listeners(spark: SparkSession) -> None:
+    """Waits until Spark has told its listeners all that happened: what it shows of jobs and plans is filled by one of them."""
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
 
 
 @contextmanager
@@ -21,7 +27,7 @@ def registered_session(folder: Path) -> Iterator[SparkSession]:
 
     Python workers find the package in the checkout and run this interpreter (PYSPARK_PYTHON, tests/conftest.py).
     """
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(PATIENT), str(ROOT), os.environ.get("PYTHONPATH")]))
     with warnings.catch_warnings():
         # What PySpark has to say of other versions while it starts is not for these tests.
         warnings.simplefilter("ignore")

@@ -233,7 +233,7 @@ def test_a_missing_dead_letter_topic_is_found_before_any_task(spark: SparkSessio
         broker.create_topic("events")
         given = {
             "kafka.bootstrap.servers": broker.bootstrap_servers,
-            "kafka.max.block.ms": "500",
+            "kafka.max.block.ms": "1500",
             "topic": "events",
             "on.error": "dead-letter",
             "dead.letter.topic": "letters",

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 import spark_kafka_sink as sks
 from spark_kafka_sink.errors import UsageError
+from spark_kafka_sink.spark.plan import report_topic
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
@@ -54,7 +55,11 @@ def test_each_batch_of_a_stream_has_one_report_though_its_last_batch_runs_again(
     ]
     assert {each["query_id"] for each in found} == {str(query.id)}
     # The offsets of a report are those of the batch's rows.
-    written = read_topic(kafka.bootstrap_servers, settings["topic"], isolation_level="read_committed")
+    written = until(
+        lambda: read_topic(kafka.bootstrap_servers, settings["topic"], isolation_level="read_committed"),
+        lambda found: len(found) >= 160,
+        "the rows of all batches",
+    )
     for each, batch in zip(found, (range(100), range(100, 150), range(150, 160)), strict=True):
         places = {part["partition"]: range(part["first_offset"], part["last_offset"] + 1) for part in each["partitions"]}
         of_batch = [int(row.value or b"") for row in written if row.offset in places.get(row.partition, ())]
@@ -107,10 +112,17 @@ def test_a_topic_without_the_query_names_those_that_it_has(
 
 
 def test_a_stream_goes_on_without_its_topic_of_reports(
-    spark: SparkSession, kafka: Kafka, new_topic: NewTopic, metrics: sks.DeliveryMetrics, tmp_path: Path
+    spark: SparkSession,
+    kafka: Kafka,
+    new_topic: NewTopic,
+    metrics: sks.DeliveryMetrics,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     missing = f"missing-{uuid.uuid4().hex}"
-    settings = options(kafka, topic=new_topic(), report__topic=missing, kafka__max__block__ms="300")
+    settings = options(kafka, topic=new_topic(), report__topic=missing)
+    # Nothing but the wait for the missing topic is short here: max.block.ms would be the limit of the rows' topic as well.
+    monkeypatch.setattr(report_topic, "_WAIT_MS", 300)
     query = run(stream(spark, tmp_path, range(10), range(10, 30)).writeStream.format("kafka_sink").options(**settings), tmp_path)
     assert metrics.of(query).column("rows").tolist() == [10, 20]
     assert metrics.committed is not None

@@ -24,7 +24,7 @@ from spark_kafka_sink.options.sink_options import sink_options
 from tests.planted_secrets import FAILING, MARK, PLANTED, SECRET, USER, VARIABLE, VARIABLE_OF_LOGIN, registry_failing
 from tests.registry.stand_in import StandIn
 from tests.spark.secrets_program import kafka
-from tests.spark.session import ROOT
+from tests.spark.session import ROOT, wait_for_listeners
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 OWN_SPARK = pytest.mark.whole("100 s: a Spark of its own, with all its logs; the test before has one write")
@@ -42,6 +42,7 @@ def test_plans_hide_secrets_once_the_format_is_registered(spark: SparkSession) -
             spark.range(1).selectExpr("'x' AS value").write.format("kafka_sink").mode("append").options(**options).save()
     finally:
         spark.conf.unset("spark.sql.ui.explainMode")
+    wait_for_listeners(spark)
     store: Any = spark._jsparkSession.sharedState().statusStore()
     plan = store.executionsList().last().physicalPlanDescription()
     assert "kafka.sasl.jaas.config=" in plan
@@ -72,6 +73,7 @@ def test_nothing_that_spark_shows_has_the_registrys_login(spark: SparkSession, s
             tried = sks.foreach_batch(options)
     finally:
         spark.conf.unset("spark.sql.ui.explainMode")
+    wait_for_listeners(spark)
     store: Any = spark._jsparkSession.sharedState().statusStore()
     plan = store.executionsList().last().physicalPlanDescription()
     assert "schema.registry.basic.auth.user.info=" in plan

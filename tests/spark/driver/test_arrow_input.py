@@ -248,7 +248,7 @@ def test_a_source_that_is_slower_than_a_transaction_may_be_is_told_so(broker: Em
     def batches() -> Iterator[pa.RecordBatch]:
         yield batch
         yield batch  # the first has been sent, or is now
-        wait_until(is_open, "the transaction")
+        wait_until(lambda: read_topic(broker.bootstrap_servers, topic, isolation_level="read_uncommitted"), "a row")
         wait_until(lambda: not is_open(), "its end")
         yield batch
 

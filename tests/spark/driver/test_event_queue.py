@@ -29,6 +29,7 @@ def test_a_slow_receiver_delays_only_the_stop_and_that_has_a_deadline(caplog: py
         assert [record.getMessage() for record in caplog.records] == ["Test: 3 events were lost"]
     finally:
         release.set()
+        one._thread.join(60)  # other tests look at all threads of queues
 
 
 def test_failures_are_logged_once_without_passwords(caplog: pytest.LogCaptureFixture) -> None:

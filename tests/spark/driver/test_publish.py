@@ -13,6 +13,7 @@ from tests.kafka.kafka import Kafka
 from tests.kafka.ports import free_ports
 from tests.kafka.witness import read_topic
 from tests.spark.frames import expected, numbers, options, read_records, records
+from tests.spark.session import wait_for_listeners
 
 pytestmark = pytest.mark.spark
 
@@ -74,6 +75,7 @@ def test_wrong_arguments_are_refused_before_any_task(spark: SparkSession, kafka:
 
 def jobs_run(spark: SparkSession) -> int:
     """Returns how many jobs without a group this Spark has run."""
+    wait_for_listeners(spark)
     return len(spark.sparkContext.statusTracker().getJobIdsForGroup(None))
 
 

@@ -81,7 +81,8 @@ def end_while(session: Session, terminate: Callable[[], object], events: QueryEv
     thread.join()
 
 
-def test_the_end_of_a_query_that_ran_before_is_awaited() -> None:
+def test_the_end_of_a_query_that_ran_before_is_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(query_events, "END_S", HOUR_S)
     session = Session(Query("q", "r"))
     events, told = events_of(session)
     events.begin()
@@ -98,7 +99,8 @@ def listening(session: Session) -> tuple[QueryEvents, list[QueryEvent]]:
     return events, told
 
 
-def test_the_end_of_a_query_that_is_over_is_awaited() -> None:
+def test_the_end_of_a_query_that_is_over_is_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(query_events, "END_S", HOUR_S)
     session = Session()
     events, told = listening(session)
     ended = cast("Any", SimpleNamespace(id="q", runId="r", exception=None))

@@ -16,7 +16,7 @@ from spark_kafka_sink.reports.delivery_report import DeliveryReport
 from spark_kafka_sink.spark.batch_report import BatchReport
 from spark_kafka_sink.spark.feed import Feed
 from spark_kafka_sink.spark.messages import total
-from spark_kafka_sink.spark.plan import commits
+from spark_kafka_sink.spark.plan import commits, report_topic
 from spark_kafka_sink.spark.plan.commits import commit_shares
 from spark_kafka_sink.spark.plan.report_topic import write_report
 from spark_kafka_sink.spark.report_record import ReportRecord
@@ -28,6 +28,13 @@ from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
 from tests.waiting import HOUR_S, until
+
+
+@pytest.fixture(autouse=True)
+def _reports_have_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A report gets a small part of transaction.timeout.ms, so that a busy machine could lose one that shall be there."""
+    monkeypatch.setattr(report_topic, "_SHARE", 1)
+    monkeypatch.setattr(report_topic, "_WAIT_MS", 60_000)
 
 
 @pytest.fixture
@@ -73,7 +80,7 @@ def test_a_batch_without_rows_has_a_report_too_and_may_run_again(query: Query, n
     assert (first.commits, first.records, again.records) == (1, 0, 0)
     committed(query, options, 1, "a", "b")
     query.expect("a", "b")
-    assert batches_in(query.kafka, topic) == [0, 1]
+    until(lambda: batches_in(query.kafka, topic), lambda found: found == [0, 1], "the reports")
     assert query.open_ids() == []
 
 
@@ -94,9 +101,12 @@ def test_a_batch_whose_report_is_lost_in_one_of_two_runs_is_the_same_batch(
     assert query.open_ids() == []
 
 
-def test_a_topic_that_nobody_may_write_to_costs_one_warning_and_no_rows(query: Query, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_topic_that_nobody_may_write_to_costs_one_warning_and_no_rows(
+    query: Query, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     missing = f"missing-{uuid.uuid4().hex}"
-    options = options_of(query, missing, {"kafka.max.block.ms": "300"})
+    options = options_of(query, missing)
+    monkeypatch.setattr(report_topic, "_WAIT_MS", 300)  # for a topic that does not come
     with caplog.at_level(logging.WARNING, "spark_kafka_sink"):
         lost = [committed(query, options, number, f"{number}").reports_lost for number in range(3)]
     assert lost == [1, 1, 1]
@@ -107,7 +117,7 @@ def test_a_topic_that_nobody_may_write_to_costs_one_warning_and_no_rows(query: Q
 
 
 @pytest.mark.parametrize("trouble", ["denied", "quota", "silent"])
-def test_a_topic_that_refuses_reports_or_is_slow_costs_no_rows(trouble: str) -> None:
+def test_a_topic_that_refuses_reports_or_is_slow_costs_no_rows(trouble: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with EmbeddedKafka(in_memory=True) as kafka, client_of(kafka) as client:
         rows, reports = kafka.create_topic("rows"), kafka.create_topic("reports")
         query, faults = Query(kafka, client, rows, "report-test-commits"), kafka.broker.faults
@@ -115,9 +125,11 @@ def test_a_topic_that_refuses_reports_or_is_slow_costs_no_rows(trouble: str) -> 
             faults.fail(ApiKey.PRODUCE, ErrorCode.TOPIC_AUTHORIZATION_FAILED, topic=reports)
         elif trouble == "quota":
             faults.throttle(ApiKey.PRODUCE, HOUR_S * 1000, topic=reports)
+            monkeypatch.setattr(report_topic, "_WAIT_MS", 2_000)  # for the end of the pause, and for all that the first needs
         else:
             faults.hold(ApiKey.PRODUCE, topic=reports, times=None)
-        options = options_of(query, reports, {"kafka.transaction.timeout.ms": "16000"})
+            monkeypatch.setattr(report_topic, "_WAIT_MS", 200)  # for an answer that does not come
+        options = options_of(query, reports)
         lost = [committed(query, options, number, f"{number}").reports_lost for number in range(2)]
         query.expect("0", "1")
         # A quota holds up what is sent next.
@@ -171,5 +183,5 @@ def test_a_prepared_batch_takes_its_report_along_when_another_process_completes_
     assert batches_in(query.kafka, topic) == []
     committed(query, options, 0, "a", "b")
     query.expect("a", "b")
-    assert batches_in(query.kafka, topic) == [0]
+    until(lambda: batches_in(query.kafka, topic), lambda found: found == [0], "the report")
     assert query.open_ids() == []

@@ -44,6 +44,7 @@ from tests.spark.bad_rows import (
     why,
 )
 from tests.spark.frames import options
+from tests.waiting import until
 
 broker_kind = embedded_broker_kind("a second for each; one stays, and test_bad_rows_end_to_end.py has every kind on real Kafka")
 
@@ -232,10 +233,11 @@ def test_letters_are_in_the_transaction_of_their_task(kafka: Kafka, new_topic: N
         assert keys(kafka, letters, isolation_level="read_committed") == ([] if number == 0 else sorted(bad))
         end(settings, share, commit=number == 0)
         shares.append(share)
-    assert keys(kafka, letters, isolation_level="read_committed") == sorted(bad)
+    until(lambda: keys(kafka, letters, isolation_level="read_committed"), lambda found: found == sorted(bad), "the letters")
     found = read_topic(kafka.bootstrap_servers, letters, isolation_level="read_committed")
     assert {int(each.key or b"-1"): why(each)["row"] for each in found} == {number: str(number) for number in bad}
-    assert keys(kafka, topic, isolation_level="read_committed") == [row.number for row in rows if row.number not in bad]
+    good = [row.number for row in rows if row.number not in bad]
+    until(lambda: keys(kafka, topic, isolation_level="read_committed"), lambda found: found == good, "the rows")
 
 
 def test_the_checksum_covers_bad_rows_however_they_are_split(kafka: Kafka, new_topic: NewTopic) -> None:

@@ -138,19 +138,20 @@ def test_a_driver_that_cannot_be_reached_is_left_alone_for_a_while(monkeypatch: 
 def test_a_task_that_ends_while_the_driver_is_slow_does_not_run_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress_sender, "INTERVAL_S", 0.05)
     monkeypatch.setattr(progress_sender, "TIMEOUT_S", 0.3)
-    tasks, answered = LiveTasks(), threading.Event()
+    tasks, answered, paused_s = LiveTasks(), threading.Event(), 2 * progress_sender.TIMEOUT_S
 
     def take(content: bytes) -> int:
         tasks.take(content)
         if not answered.is_set():
-            threading.Event().wait(2 * progress_sender.TIMEOUT_S)  # the driver program is paused
+            threading.Event().wait(paused_s)  # the driver program is paused
             answered.set()
         return 0
 
     listener = MetricsListener({PROGRESS: take})
     try:
         with ProgressReporter().watching(listener.address, "1", "c", lambda: Counts(1_000_000)):
-            assert answered.wait(10)
+            assert answered.wait(60)
+            monkeypatch.setattr(progress_sender, "TIMEOUT_S", 60)  # only the first message shall be late
             assert tasks.running()[0] == 1
         assert tasks.running()[0] == 0
     finally:

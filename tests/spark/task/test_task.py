@@ -6,6 +6,7 @@ import signal
 import time
 import weakref
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -120,13 +121,21 @@ def test_a_failure_counts_the_batches_that_a_broker_rejected() -> None:
 
 
 @on_real_kafka
-def test_a_failure_says_what_was_acked_and_that_stays(kafka: Kafka, new_topic: NewTopic) -> None:
+def test_a_failure_says_what_was_acked_and_that_stays(kafka: Kafka, new_topic: NewTopic, monkeypatch: pytest.MonkeyPatch) -> None:
     topic = new_topic()
+    scopes: list[SendScope] = []
+    watched = task._watched
+
+    def noted(scope: SendScope, feed: Feed) -> AbstractContextManager[None]:
+        scopes.append(scope)
+        return watched(scope, feed)
+
+    monkeypatch.setattr(task, "_watched", noted)
 
     def rows() -> Iterator[Row]:
-        # One row more than a batch has, so that the batch is on its way; then wait until it is in Kafka.
+        # One row more than a batch has, so that the batch is on its way; then wait for its acknowledgement.
         yield from numbered(0, 11)
-        wait_until(lambda: len(read_values(kafka, topic)) >= 10)
+        wait_until(lambda: scopes[0].progress()[0] == 10)
         yield Row(value="bad", partition=-1)
 
     with pytest.raises(RecordError, match="column partition: -1 is negative, in row 11 of the data") as caught:
@@ -187,7 +196,8 @@ def test_the_tasks_of_a_worker_share_its_rate_limit(kafka: Kafka, new_topic: New
     begun = time.monotonic()
     reports = [delivered(batches_of_rows(numbered(first, first + 40), topic), settings) for first in (0, 40, 80)]
     assert time.monotonic() - begun > 120 / 50 - 1 - 0.01
-    assert all(report.rate_limited_ms > 0 for report in reports[1:])
+    # Not each task waits: between two of them there may be time enough to save up for all rows of the next.
+    assert sum(report.rate_limited_ms for report in reports) > 0
     assert read_values(kafka, topic) == list(range(120))
 
 

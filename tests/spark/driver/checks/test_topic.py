@@ -37,7 +37,7 @@ def test_a_broker_that_never_hears_of_a_topic_is_named() -> None:
         made.create_topic("events")
         first = min(made.cluster.image.brokers)
         made.faults.alter(ApiKey.METADATA, _without_topic, broker=first, topic="events", times=None)
-        cross = line(check(settings(made), timeout=3), "topic")
+        cross = line(check(settings(made), timeout=4), "topic")
     assert cross.status is Status.FAILED
     assert "does not know topic 'events', which other brokers have" in cross.text
     assert f"broker {first} " in cross.text
