@@ -54,6 +54,26 @@ def test_a_warning_is_told_apart_in_sparks_processes_where_nobody_configured_log
     assert re.fullmatch(written, done.stderr)
 
 
+TASK = """
+import gc
+from importlib.machinery import ModuleSpec
+from spark_kafka_sink.options.sink_options import sink_options
+from spark_kafka_sink.spark.feed import Feed
+from spark_kafka_sink.spark.task.task import run_task
+{before}
+for _ in range(2):
+    run_task([], sink_options({{"kafka.bootstrap.servers": "localhost:1", "topic": "t"}}), Feed())
+    print(gc.get_freeze_count() > 10_000)
+"""
+
+
+@pytest.mark.parametrize(("before", "frozen"), [(AS_SPARK, "False True"), ("", "False False")])
+def test_from_the_second_task_on_sparks_collections_leave_out_what_a_worker_has_loaded(before: str, frozen: str) -> None:
+    command = [sys.executable, "-c", TASK.format(before=before)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split() == frozen.split()
+
+
 def _warned(_: Iterable[int]) -> Iterable[str]:
     """In a worker: what a warning writes there."""
     from spark_kafka_sink.spark.python_workers import log_in_sparks_process

@@ -29,7 +29,7 @@ from spark_kafka_sink.reports.delivery_report import DeliveryReport
 from spark_kafka_sink.spark.feed import Counts, Feed
 from spark_kafka_sink.spark.local_variables import without_local_variables
 from spark_kafka_sink.spark.open_transactions import OpenTransaction, owner
-from spark_kafka_sink.spark.python_workers import ending_at_hangup, log_in_sparks_process
+from spark_kafka_sink.spark.python_workers import ending_at_hangup, keep_modules_uncollected, log_in_sparks_process
 from spark_kafka_sink.spark.schema import SinkSchema
 from spark_kafka_sink.spark.task.coalescer import ArrowBatchCoalescer
 from spark_kafka_sink.spark.task.columns import TopicRecords, records_by_topic
@@ -106,6 +106,7 @@ def run_task(
         BatchAbortedError: `batch` is a job that took too long to be committed.
     """
     log_in_sparks_process()
+    keep_modules_uncollected()
     if batch is not None:
         reach("task.start", batch.number)
         batches = _in_time(batches, options, batch)
