@@ -89,10 +89,10 @@ def _left(deadline: float) -> float:
 
 logger = logging.getLogger(__name__)
 
-# A commit waits for the answer, which takes below 1 ms unless the driver program is paused.
-TIMEOUT_S: Final = 2.0
+# A commit waits for the answer, which takes below 1 ms unless the driver program is paused. On a busy machine it took over 2 s.
+TIMEOUT_S: Final = 10.0
 # After a report that took TIMEOUT_S. Without it a stream would wait as long for each commit.
-RETRY_S: Final = 10.0
+RETRY_S: Final = 60.0
 
 
 class DriverReports:

@@ -13,7 +13,6 @@ from pyspark.sql import SparkSession
 import spark_kafka_sink as sks
 
 ROOT = Path(__file__).parents[2]
-PATIENT = ROOT / "tests" / "spark" / "patient_processes"
 
 
 def wait_for_listeners(spark: SparkSession) -> None:
@@ -27,7 +26,7 @@ def registered_session(folder: Path) -> Iterator[SparkSession]:
 
     Python workers find the package in the checkout and run this interpreter (PYSPARK_PYTHON, tests/conftest.py).
     """
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(PATIENT), str(ROOT), os.environ.get("PYTHONPATH")]))
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     with warnings.catch_warnings():
         # What PySpark has to say of other versions while it starts is not for these tests.
         warnings.simplefilter("ignore")
