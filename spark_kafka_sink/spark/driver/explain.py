@@ -231,7 +231,7 @@ def _parsed(text: str, pattern: re.Pattern[str]) -> KafkaSinkError | None:
 
 
 _FACTS: Final = {
-    "topic": re.compile(r"\btopic '?([\w.-]*\w)'?[:,;]"),
+    "topic": re.compile(r"\btopic '?(?!name\b)([\w.-]*\w)'?[:,;]"),
     "partition": re.compile(r"(?<!Spark )\bpartition (\d+)\b"),
     # A host has a letter or a dot, which tells it from a time such as 12:30 or 2026-11-23T12:30:05.
     "broker": re.compile(
@@ -240,7 +240,7 @@ _FACTS: Final = {
     # Not the position in a text that is no JSON, as json says it: line 1 column 2 (char 1).
     # Nor the words that follow "column" in sentences such as "no column is left".
     "column": re.compile(r"\bcolumn '?(?!\d+ \(char \d|(?:is|of|has|in|and)\b)([\w.-]*\w)"),
-    "option": re.compile(r"\boption '?([a-z][\w.-]*\w)"),
+    "option": re.compile(r"\boption '?(?!(?:is|of|has|in|and)\b)([a-z][\w.-]*\w)"),
     "error": re.compile(r"\b([A-Z]{3,}(?:_[A-Z]+)+)\b"),
 }
 

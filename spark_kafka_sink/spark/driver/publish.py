@@ -23,6 +23,7 @@ from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import OptionError, UsageError
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, TaskTransaction
 from spark_kafka_sink.installation import SameVersion
+from spark_kafka_sink.options.option import nearest
 from spark_kafka_sink.options.sink_options import KAFKA_PREFIX, TOPIC, SinkOptions
 from spark_kafka_sink.records.arrow_arrays import array_of_bytes, array_of_numbers
 from spark_kafka_sink.reports.delivery_report import DeliveryReport, Tabular
@@ -161,9 +162,9 @@ def publish(
     """
     for name in unknown:
         option = f"{KAFKA_PREFIX}{name.replace('_', '.')}"
-        raise UsageError(
-            f"publish() has no argument {name}; write options={{'{option}': ...}} if it is an option of the producer"
-        )
+        hint = nearest(name, ("topic", "bootstrap_servers", "options", "metrics", "progress"))
+        hint = hint or f"; write options={{'{option}': ...}} if it is an option of the producer"
+        raise UsageError(f"publish() has no argument {name}{hint}")
     handled = sys.exception()
     try:
         return _publish(df, topic, bootstrap_servers, options or {}, metrics, progress)

@@ -116,6 +116,7 @@ def test_it_prints_as_lines_and_as_html() -> None:
 
 def test_words_of_a_sentence_are_no_column() -> None:
     assert sks.explain("[SCHEMA] no column is left for the value, and the column of a map has no name").facts == {}
+    assert sks.explain("[USAGE] the topic name: there is no option of that name").facts == {}
 
 
 def test_a_position_in_json_is_no_column() -> None:

@@ -67,6 +67,8 @@ def test_wrong_arguments_are_refused_before_any_task(spark: SparkSession, kafka:
         sks.publish(df, bootstrap_servers=kafka.bootstrap_servers)
     with pytest.raises(UsageError, match=r"no argument acks; write options=\{'kafka\.acks': \.\.\.\}"):
         sks.publish(df, topic="t", acks="all")
+    with pytest.raises(UsageError, match=r"no argument bootstrap_server; did you mean bootstrap_servers\?"):
+        sks.publish(df, topic="t", bootstrap_server="localhost:1")
     with pytest.raises(UsageError, match=r"not a builtins\.dict"):
         sks.publish({"value": ["a"]}, topic="t")  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="a streaming DataFrame"):
