@@ -17,7 +17,7 @@ from typing import Final
 LIMIT_S: Final = 900.0
 
 _BROKER: Final = """
-from spark_kafka_sink.broker import BrokerConfig, CertificateAuthority, EmbeddedBroker, EmbeddedRegistry
+from spark_kafka_sink.broker import EmbeddedBroker, EmbeddedRegistry
 import spark_kafka_sink as sks
 """
 _SPARK: Final = (

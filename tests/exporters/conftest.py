@@ -13,7 +13,7 @@ from tests.spark.session import registered_session
 
 @pytest.fixture(autouse=True)
 def _driver_answers_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A report that waited 2 s for the driver program is lost, and a busy machine may take longer to run its thread."""
+    """A report that waited TIMEOUT_S for the driver program is lost, and a busy machine may take longer to run its thread."""
     monkeypatch.setattr(reports_to_driver, "TIMEOUT_S", 60.0)
 
 

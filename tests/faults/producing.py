@@ -82,13 +82,6 @@ def commit_next(producer: Producer, topic: str, *values: int, offset: bool = Fal
     producer.commit_transaction()
 
 
-def meet(producer: Producer, topic: str = "t") -> None:
-    """Until it knows the topic, however long a first contact takes. max.block.ms bounds only what comes after it."""
-    with producer.scope() as scope:
-        scope.request_topics([topic])
-        wait_until(lambda: scope.rows_per_append(topic) > 0, f"{topic} known")
-
-
 # Tasks that send numbered records without a pause, and what a log must then hold: each number once, in order
 
 

@@ -19,7 +19,6 @@ from tests.faults.producing import (
     assert_each_once_in_order,
     failing_scope,
     figure,
-    meet,
     numbers,
     one_by_one,
     producer_on,
@@ -29,6 +28,7 @@ from tests.kafka.fixtures import NewTopic, ProxiedKafka, embedded_in_make_test
 from tests.kafka.proxy import TcpProxy
 from tests.kafka.witness import read_topic
 from tests.network.black_hole import black_hole
+from tests.producer.inside import meet
 from tests.waiting import wait_until
 
 

@@ -21,8 +21,9 @@ from spark_kafka_sink.producer.producer import CHUNK_SIZE, Producer
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.records.columns import RecordColumns
-from tests.faults.producing import buffered_bytes, failing_scope, figure, meet, numbers, one_by_one, producer_on
+from tests.faults.producing import buffered_bytes, failing_scope, figure, numbers, one_by_one, producer_on
 from tests.faults.recording_broker import RecordingBroker, carries
+from tests.producer.inside import meet
 from tests.waiting import HOUR_MS, wait_until
 
 TWO_CHUNKS = 2 * CHUNK_SIZE
@@ -51,7 +52,7 @@ def append_in_thread(producer: Producer, outcome: list[BaseException | None]) ->
 def test_memory_that_stays_out_ends_an_append_at_max_block_ms(cluster: RecordingBroker) -> None:
     held = cluster.faults.hold(ApiKey.PRODUCE, times=None)
     with one_by_one(cluster.bootstrap_servers, buffer_memory=TWO_CHUNKS, max_block_ms=1000) as producer:
-        meet(producer)
+        meet(producer, "t")
         with producer.scope() as scope:
             scope.append("t", numbers([0]))
             scope.append("t", numbers([1]))

@@ -20,12 +20,13 @@ from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.apis.metadata import MetadataRequest, MetadataResponse
 from spark_kafka_sink.protocol.apis.produce import LeaderIdAndEpoch
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from tests.faults.producing import failing_scope, figure, meet, numbers, one_by_one, producer_on, send
+from tests.faults.producing import failing_scope, figure, numbers, one_by_one, producer_on, send
 from tests.faults.recording_broker import RecordingBroker, of_partitions, says, tells_leader
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.proxy import TcpProxy
 from tests.kafka.witness import read_topic
+from tests.producer.inside import meet
 from tests.waiting import HOUR_MS, wait_until
 
 
@@ -145,7 +146,7 @@ def test_a_partition_that_was_added_is_found_by_asking(cluster: RecordingBroker)
 
 def test_a_topic_that_turns_out_to_be_deleted_is_an_error_at_max_block_ms(cluster: RecordingBroker) -> None:
     with one_by_one(cluster.bootstrap_servers, max_block_ms=1000) as producer, producer.scope() as scope:
-        meet(producer)
+        meet(producer, "t")
         scope.append("t", numbers([0]))
         scope.flush(10)
         cluster.delete()
@@ -174,7 +175,7 @@ def test_a_topic_that_turns_out_to_be_closed_to_us_is_an_error_at_once(cluster: 
 @pytest.mark.parametrize("code", [ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.INVALID_REQUEST])
 def test_another_error_of_the_topic_is_waited_out_until_max_block_ms(cluster: RecordingBroker, code: ErrorCode) -> None:
     with one_by_one(cluster.bootstrap_servers, max_block_ms=1000) as producer, failing_scope(producer) as scope:
-        meet(producer)
+        meet(producer, "t")
         scope.append("t", numbers([0]))
         scope.flush(10)
         cluster.faults.fail(ApiKey.METADATA, code, topic="t", times=None)
@@ -239,7 +240,7 @@ def test_a_broker_that_moves_to_another_address_is_followed(cluster2: RecordingB
 def test_an_append_waits_for_metadata_until_max_block_ms_in_all_and_not_as_long_for_each_answer(cluster: RecordingBroker) -> None:
     """The first answer takes 1,500 ms of 3,000, so that 1,500 are left for the topic, and as many for a busy machine."""
     with one_by_one(cluster.bootstrap_servers, max_block_ms=3000) as producer, failing_scope(producer) as scope:
-        meet(producer)
+        meet(producer, "t")
         scope.append("t", numbers([0]))
         scope.flush(10)
         cluster.delete()

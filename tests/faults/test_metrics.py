@@ -18,8 +18,9 @@ from spark_kafka_sink.producer.producer import CHUNK_SIZE, Producer
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.records.columns import RecordColumns
-from tests.faults.producing import failing_scope, meet, numbers, one_by_one, producer_on
+from tests.faults.producing import failing_scope, numbers, one_by_one, producer_on
 from tests.faults.recording_broker import RecordingBroker, carries
+from tests.producer.inside import meet
 
 
 def of_producer(producer: Producer) -> dict[str, float]:
@@ -85,7 +86,7 @@ def test_what_a_close_leaves_undone_is_an_error_and_nothing_stays_in_flight(clus
 
 def test_records_that_an_append_refuses_are_errors_without_having_been_sent(cluster: RecordingBroker) -> None:
     with producer_on(cluster.bootstrap_servers, max_request_size=1000, max_block_ms=1000) as producer, producer.scope() as scope:
-        meet(producer)
+        meet(producer, "t")
         with pytest.raises(RecordTooLargeError):
             scope.append("t", RecordColumns(3, value=pa.array([b"1", b"2" * 1000, b"3"])))
         assert of_producer(producer)["record-error-total"] == 3
@@ -100,7 +101,7 @@ def test_records_that_an_append_refuses_are_errors_without_having_been_sent(clus
 def test_memory_that_stays_out_is_waited_for_and_then_refused(cluster: RecordingBroker) -> None:
     held = cluster.faults.hold(ApiKey.PRODUCE, times=None)
     with one_by_one(cluster.bootstrap_servers, buffer_memory=2 * CHUNK_SIZE, max_block_ms=1000) as producer:
-        meet(producer)
+        meet(producer, "t")
         with producer.scope() as scope:
             begun_ns = time.monotonic_ns()
             with pytest.raises(BufferExhaustedError) as refused:

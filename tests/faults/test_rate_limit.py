@@ -29,8 +29,9 @@ from spark_kafka_sink.producer.sender import outage_log
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.records.columns import RecordColumns
-from tests.faults.producing import failing_scope, figure, meet, numbers, one_by_one, producer_on, send
+from tests.faults.producing import failing_scope, figure, numbers, one_by_one, producer_on, send
 from tests.faults.recording_broker import RecordingBroker, carries
+from tests.producer.inside import meet
 from tests.producer.recording_interceptors import Recording
 from tests.waiting import wait_until
 
@@ -310,7 +311,7 @@ def test_records_that_expire_in_a_pause_say_which_quota_and_what_to_do(cluster: 
 def test_an_append_that_finds_no_memory_in_a_pause_says_so(cluster: RecordingBroker) -> None:
     size = 200_000
     with producer_on(cluster.bootstrap_servers, buffer_memory=3 * size, max_block_ms=500) as producer:
-        meet(producer)
+        meet(producer, "t")
         send(producer, numbers([0]))
         cluster.faults.throttle(ApiKey.PRODUCE, 60_000)
         with failing_scope(producer) as scope:

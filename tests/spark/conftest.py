@@ -25,7 +25,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(autouse=True)
 def _driver_answers_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A report that waited 2 s for the driver program is lost, and a busy machine may take longer to run its thread."""
+    """A report that waited TIMEOUT_S for the driver program is lost, and a busy machine may take longer to run its thread."""
     monkeypatch.setattr(reports_to_driver, "TIMEOUT_S", 60.0)
 
 
