@@ -1,6 +1,6 @@
 """`make test-extras`: installs each extra of the wheel alone, in an environment of its own, and uses it once.
 
-`make test` has every library installed, so it does not see an extra that lacks one.
+`make test` has every library installed, so it does not see an extra that lacks one. It has neither Polars nor DuckDB.
 """
 
 from __future__ import annotations
@@ -108,10 +108,27 @@ sks.export_opentelemetry(sks.register(spark), MeterProvider([reader]))
 assert reader.get_metrics_data() is not None
 """,
     "spark,openlineage": _SPARK + "sks.emit_lineage(spark, sks.register(spark)).stop()",
+    " polars duckdb pyspark-client": _BROKER
+    + """
+import duckdb, polars
+with EmbeddedBroker() as broker:
+    broker.create_topic("t")
+    options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "t"}
+    rows = polars.DataFrame({"key": ["a", None], "value": ["1", "2"]})
+    names = polars.Series("value", ["x"], dtype=polars.Categorical)
+    assert sks.publish(rows, options=options).total.records == 2
+    assert sks.publish(polars.DataFrame([names]), options=options).total.records == 1
+    many = duckdb.sql("SELECT 'k' || range AS key, 'v' AS value FROM range(5000)")
+    assert sks.publish(many, options=options).total.records == 5000
+    once = options | {"delivery.guarantee": "exactly-once"}
+    assert sks.publish(duckdb.sql("SELECT 'last' AS value"), options=once).total.records == 1
+    last = sks.tail("t", 5004, bootstrap_servers=broker.bootstrap_servers)
+    assert {b"1", b"2", b"x", b"v", b"last"} == set(last["value"].to_pylist()), last
+""",
     "verify": "import confluent_kafka, confluent_kafka.schema_registry.avro",
     "all": "import azure.identity, botocore, cryptography, google.auth, grpc_tools, jsonschema, openlineage.client, pyspark",
 }
-"""Extras of pyproject.toml, and a program that needs what they install. Without a name: the wheel alone."""
+"""Extras of pyproject.toml, after a space other libraries, and a program that needs them. Without a name: the wheel alone."""
 
 
 def main() -> int:
@@ -135,10 +152,11 @@ def main() -> int:
 def used(wheel: Path, extra: str, python: str) -> str | None:
     """Installs the wheel with an extra and runs its program. Returns what went wrong."""
     with tempfile.TemporaryDirectory() as folder:
-        wanted = f"{wheel}[{extra}]" if extra else str(wheel)
+        name, *beside = extra.split(" ")
+        wanted = [f"{wheel}[{name}]" if name else str(wheel), *beside]
         steps = (
             [python, "-m", "venv", folder],
-            [f"{folder}/bin/python", "-m", "pip", "install", "-q", wanted],
+            [f"{folder}/bin/python", "-m", "pip", "install", "-q", *wanted],
             [f"{folder}/bin/python", "-W", "error", "-c", USES[extra]],
         )
         # As an active environment is: Spark's workers are the `python3` of PATH.

@@ -46,7 +46,7 @@ ERROR_OPTIONS: Final[Sequence[SinkOption]] = (
         "a topic name",
         "",
         f"The topic of bad rows, for `{ON_ERROR}={OnError.DEAD_LETTER}`. It must exist unless the brokers create topics or"
-        " `topic.create.*` is set. It must differ from the option `topic`.",
+        " `topic.create.*` is set. It must differ from the option `topic`. Another `on.error` does not allow it.",
         _NEW,
     ),
     SinkOption(

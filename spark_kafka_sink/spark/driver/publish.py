@@ -187,7 +187,8 @@ def _publish(
         kind = f"{type(df).__module__.partition('.')[0]}.{type(df).__name__}"
         raise UsageError(
             f"publish() needs a DataFrame of Spark, or Arrow data, such as a DataFrame of Polars or pandas 2.2; not a {kind}."
-            " Write publish(spark.createDataFrame(...), ...), or make a table of pyarrow of it"
+            f" Write {'publish(frame.collect(), ...)' if hasattr(df, 'collect') else 'publish(spark.createDataFrame(...), ...)'},"
+            " or make a table of pyarrow of it"
         )
     named = {TOPIC: topic, KAFKA_PREFIX + "bootstrap.servers": bootstrap_servers}
     given = {name: value for name, value in named.items() if value is not None}

@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -122,6 +123,8 @@ def test_what_is_wrong_is_said_as_for_spark(broker: EmbeddedBroker, topic: str) 
         published(broker, topic, pa.table({"value": [1]}))
     with pytest.raises(SchemaError, match="column timestamp: is timestamp_ntz, must be timestamp"):
         published(broker, topic, pa.table({"value": ["x"], "timestamp": pa.array([0], pa.timestamp("us"))}))
+    with pytest.raises(UsageError, match=r"Write publish\(frame\.collect\(\), "):
+        published(broker, topic, SimpleNamespace(collect=list))  # as a LazyFrame of Polars
     with pytest.raises(UsageError, match=r"or Arrow data, .*; not a builtins\.list"):
         published(broker, topic, [1])
 
