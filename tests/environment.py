@@ -27,6 +27,9 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "spar
 MADE_FROM = "made-from"
 """The file in an environment with the folder that it is a copy of. Tests start Spark's Java from there (tests/conftest.py)."""
 
+# Not sys.executable: in an activated .venv that is the interpreter of the folder that is removed and made again.
+PYTHON = getattr(sys, "_base_executable", sys.executable)
+
 UNUSED_S = 30 * 24 * 3600
 """An environment that no checkout was made from for this long is removed."""
 
@@ -69,7 +72,7 @@ def _digest(constraints: Path) -> str:
 def _make(kept: Path, name: str, constraints: Path) -> None:
     print(f"Setting up {name}: downloads Spark and the tools, up to 620 MB, 1 to 5 minutes", file=sys.stderr, flush=True)
     shutil.rmtree(kept, ignore_errors=True)
-    subprocess.run([sys.executable, "-m", "venv", str(kept)], check=True)
+    subprocess.run([PYTHON, "-m", "venv", str(kept)], check=True)
     _pip(kept, "install", "-e", f"{ROOT}[dev]", "-c", str(constraints))
     _pip(kept, "uninstall", "-y", "spark-kafka-sink")
     # gssapi has no wheels for Linux, so it is compiled if the Kerberos headers (libkrb5-dev) exist.
@@ -95,7 +98,7 @@ def _pip(environment: Path, *command: str) -> None:
 
 def _copy(kept: Path, folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    subprocess.run([PYTHON, "-m", "venv", "--without-pip", str(folder)], check=True)
     for each in ("lib", "share", "etc"):
         if (kept / each).exists():
             shutil.copytree(kept / each, folder / each, symlinks=True, copy_function=_link, dirs_exist_ok=True)
