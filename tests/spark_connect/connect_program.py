@@ -66,9 +66,17 @@ def main(server: str, bootstrap: str, given: str) -> None:
     def by_foreach_batch(given: Mapping[str, str]) -> object:
         write = sks.foreach_batch(given)
         df = spark.readStream.schema("key string, value string").json(str(folder / "rows"))
-        query = df.writeStream.foreachBatch(write).option("checkpointLocation", str(folder / given["topic"]))
-        query.trigger(availableNow=True).start().awaitTermination()
-        return None
+        writer = df.writeStream.foreachBatch(write).option("checkpointLocation", str(folder / given["topic"]))
+        while True:
+            try:
+                query = writer.trigger(availableNow=True).start()
+            except Exception as error:
+                # Spark gives the process of foreachBatch 10 s to start (PythonWorkerFactory.createSimpleWorker).
+                if "failed to connect back" in str(error):
+                    continue
+                raise
+            query.awaitTermination()
+            return None
 
     def by_partition_writer(given: Mapping[str, str]) -> object:
         rows(spark).foreachPartition(sks.partition_writer(given))
