@@ -126,8 +126,6 @@ INSIDE: Mapping[str, Sequence[str]] = {
         "writes",
     ),
     "DeliveryReport": ("add", "bad_rows_text", "errors_text", "slowed_down", "summed"),
-    "DriverCollector": ("is_available",),
-    "PartitionReport": ("add",),
     "PartitionReports": (
         *("add", "columns", "count", "from_bytes", "largest_topics", "summed", "summed_topics", "to_bytes", "with_sum_of_others"),
     ),

@@ -59,7 +59,8 @@ def kafka_broker(request: pytest.FixtureRequest) -> Iterator[EmbeddedBroker]:
     try:
         users = dict(_user(line) for line in ini("kafka_users"))
         config = config_from(settings, sasl_users=users, acls=acls)
-        embedded = EmbeddedBroker(_brokers(request.config), config=config, like=_like(request.config), tls=ini("kafka_tls"))
+        like = request.config.getoption("kafka_like") or ini("kafka_like") or None
+        embedded = EmbeddedBroker(_brokers(request.config), config=config, like=like, tls=ini("kafka_tls"))
     except (KafkaSinkError, pytest.UsageError) as error:
         # The traceback is of no use: the mistake is in pytest's settings.
         pytest.fail(f"kafka_broker: {error}", pytrace=False)
@@ -101,10 +102,6 @@ def _brokers(config: pytest.Config) -> int:
         return int(config.getini("kafka_brokers")) if given is None else given
     except ValueError:
         raise pytest.UsageError(f"kafka_brokers: {config.getini('kafka_brokers')!r} is not a number") from None
-
-
-def _like(config: pytest.Config) -> str | None:
-    return config.getoption("kafka_like") or config.getini("kafka_like") or None
 
 
 def _user(line: str) -> tuple[str, str]:

@@ -155,7 +155,9 @@ class LineageRuns:
             case QueryEnded():
                 return self._query_ended(event)
             case WriteBegan():
-                return self._write_began(event)
+                run = self._run(event.query_id, event.at, event.destination)
+                run.goes_to(event.destination)
+                return run.start()
             case WriteCommitted():
                 return self._committed(event)
             case WriteFailed():
@@ -177,11 +179,6 @@ class LineageRuns:
         if run is None or not run.is_told:
             return []
         return [run.change(State.COMPLETE if event.error is None else State.FAIL, event.at, event.error)]
-
-    def _write_began(self, event: WriteBegan) -> list[RunChange]:
-        run = self._run(event.query_id, event.at, event.destination)
-        run.goes_to(event.destination)
-        return run.start()
 
     def _committed(self, event: WriteCommitted) -> list[RunChange]:
         batch, where = event.batch, event.destination

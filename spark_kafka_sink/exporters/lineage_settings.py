@@ -59,14 +59,17 @@ def lineage_settings(conf: Mapping[str, str], environment: Mapping[str, str], sp
     """Returns the settings. Those of Spark's configuration come before OPENLINEAGE_NAMESPACE, _PARENT_ID and _ROOT_PARENT_ID."""
     problems: list[str] = []
     namespace = conf.get(f"{PREFIX}namespace") or environment.get("OPENLINEAGE_NAMESPACE") or DEFAULT_NAMESPACE
-    transport = _transport(conf, problems)
+    transport: dict[str, Any] = {}  # as the Python client has it
+    for name, value in sorted(conf.items()):
+        if name.startswith(_TRANSPORT):
+            _set(transport, name.removeprefix(_TRANSPORT).split("."), value, name, problems)
     return LineageSettings(
         namespace,
         snake_case(conf.get(f"{PREFIX}appName") or conf.get("spark.app.name") or "spark"),
         spark_version,
         _outer(conf, "parent", environment.get("OPENLINEAGE_PARENT_ID"), namespace, problems),
         _outer(conf, "rootParent", environment.get("OPENLINEAGE_ROOT_PARENT_ID"), namespace, problems),
-        transport,
+        transport or None,
         conf.get(f"{PREFIX}disabled", "").strip().lower() == "true",
         tuple(problems),
     )
@@ -96,15 +99,6 @@ def _outer(
         problems.append(f"{named} is not a UUID")
         return None
     return OuterRun(run_id, found["JobNamespace"] or namespace, found["JobName"])
-
-
-def _transport(conf: Mapping[str, str], problems: list[str]) -> Mapping[str, Any] | None:
-    """Returns the agent's settings of a transport as the Python client has them; None if there are none."""
-    made: dict[str, Any] = {}
-    for name, value in sorted(conf.items()):
-        if name.startswith(_TRANSPORT):
-            _set(made, name.removeprefix(_TRANSPORT).split("."), value, name, problems)
-    return made or None
 
 
 def _set(into: dict[str, Any], path: list[str], value: str, name: str, problems: list[str]) -> None:

@@ -67,13 +67,12 @@ class SnapshotReader:
         self._metrics = metrics
         self._choices = choices_of(metrics)
         self._committed = self._choices.committed(most_partitions)
-        self.is_available = metrics.available
-        if not self.is_available:
+        if not metrics.available:
             logger.warning("nothing is exported to %s: %s", exporter, metrics.reason)
 
     def read(self) -> Snapshot | None:
         """Returns what there is now; None if deliveries are not counted."""
-        if not self.is_available:
+        if not self._metrics.available:
             return None
         metrics, live = self._metrics, self._metrics.live
         totals, ages, failed, active = metrics.totals(), metrics.transaction_ages(), metrics.writes.failed(), active_ids()

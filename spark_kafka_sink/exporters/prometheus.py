@@ -65,11 +65,6 @@ class DriverCollector:
         check_extra("prometheus_client", _USED_BY)
         self._reader = SnapshotReader(metrics, most_partitions, "Prometheus")
 
-    @property
-    def is_available(self) -> bool:
-        """Whether deliveries are counted: not on Spark Connect."""
-        return self._reader.is_available
-
     def collect(self) -> Iterator[Metric]:
         """Yields the metrics as they are now; none if deliveries are not counted."""
         shot = self._reader.read()
@@ -239,7 +234,7 @@ def serve_prometheus(
             f"serve_prometheus: port must be an integer from 0 to {_MOST_PORT}, and it is {port!r}; 0 takes any free port"
         )
     collector = DriverCollector(metrics, most_partitions)
-    if not collector.is_available:
+    if not metrics.available:
         return PrometheusServer(None, None)
     from prometheus_client import CollectorRegistry, make_wsgi_app
 

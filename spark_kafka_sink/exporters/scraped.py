@@ -5,13 +5,12 @@ from __future__ import annotations
 import http.client
 import ssl
 import time
-from collections.abc import Iterable
 from email.utils import parsedate_to_datetime
 from typing import Final
 
 from spark_kafka_sink.installation import check_extra
 from spark_kafka_sink.reports.report_facts import printable
-from spark_kafka_sink.security.http import HttpAnswer, HttpRequest, HttpTimeouts, send, shown
+from spark_kafka_sink.security.http import HttpRequest, HttpTimeouts, send, shown
 from spark_kafka_sink.spark.driver.views.watch import NoAnswerError
 from spark_kafka_sink.spark.driver.views.watch_table import Reading
 from spark_kafka_sink.spark.query_totals import QUANTILES, QueryTotals
@@ -33,8 +32,8 @@ FIELDS: Final = {
 """By metric: the field of QueryTotals, and what a value is multiplied by. The field is an integer where that is one."""
 
 ACK: Final = "kafka_sink_last_batch_ack_latency_seconds"
-_ACTIVE: Final = "kafka_sink_query_active"
-_FAILED: Final = "kafka_sink_failed_writes_total"
+ACTIVE: Final = "kafka_sink_query_active"
+FAILED: Final = "kafka_sink_failed_writes_total"
 
 # A page of 10,000 topic-partitions has 2 MB.
 _MAX_BYTES: Final = 32 * 1024 * 1024
@@ -66,7 +65,11 @@ def read_page(url: str) -> Reading:
         raise NoAnswerError(f"{shown(url)} does not answer: {printable(text)}") from None
     if answer.status != 200:
         raise NotOursError(f"{shown(url)} answers with HTTP status {answer.status}: {_HINT}")
-    return reading(answer.body.decode(errors="replace"), shown(url), _time_of(answer))
+    try:  # the server's own time, because its clock has stamped the commits
+        now_s = parsedate_to_datetime(answer.headers.get("date", "")).timestamp()
+    except ValueError:
+        now_s = time.time()
+    return reading(answer.body.decode(errors="replace"), shown(url), now_s)
 
 
 def reading(page: str, source: str, now_s: float) -> Reading:
@@ -94,9 +97,9 @@ def reading(page: str, source: str, now_s: float) -> Reading:
                     values.setdefault(query, {})[field] = type(factor)(sample.value * factor)
                 elif sample.name == ACK:
                     acks.setdefault(query, {})[sample.labels.get(_QUANTILE, "")] = sample.value * 1000
-                elif sample.name == _ACTIVE:
+                elif sample.name == ACTIVE:
                     active[query] = bool(sample.value)
-                elif sample.name == _FAILED:
+                elif sample.name == FAILED:
                     failed[query] = int(sample.value)
     except Exception as error:  # the parser raises whatever it stumbles over
         raise NotOursError(f"{source} is not a page of Prometheus metrics ({printable(str(error))}): {_HINT}") from None
@@ -112,21 +115,8 @@ def _totals(fields: dict[str, float], acks: dict[str, float]) -> QueryTotals:
     return QueryTotals(last_ack_ms=known, **fields)  # type: ignore[arg-type] # integers where FIELDS says so
 
 
-def _time_of(answer: HttpAnswer) -> float:
-    """Returns the server's own time, because its clock has stamped the commits; without it, this machine's."""
-    try:
-        return parsedate_to_datetime(answer.headers.get("date", "")).timestamp()
-    except ValueError:
-        return time.time()
-
-
 def is_web_address(url: str) -> bool:
     """Returns whether this is an address that `read_page` takes."""
     scheme, separator, rest = url.partition("://")
     host = rest.partition("/")[0]
     return scheme.lower() in ("http", "https") and bool(separator) and bool(host) and "@" not in host
-
-
-def metric_names() -> Iterable[str]:
-    """Returns the names of all metrics that are read."""
-    return (*FIELDS, ACK, _ACTIVE, _FAILED)

@@ -143,7 +143,9 @@ class WriteTracer:
         from opentelemetry.trace import Status, StatusCode
 
         began = self._began.pop((event.query_id, event.batch), event.at)
-        attributes = {**self._query(event.query_id, event.batch), "error.type": _error_type(event)}
+        code = _CODE.match(event.message)  # of the sink's error
+        kind = code[1] if code else "interrupted" if event.is_interrupt else "_OTHER"
+        attributes = {**self._query(event.query_id, event.batch), "error.type": kind}
         span = self._batch_span(event.destination, began, attributes)
         span.set_status(Status(StatusCode.ERROR, event.message))
         span.end(_ns(max(event.at, began)))
@@ -288,9 +290,3 @@ def _task_attributes(task: TaskTime) -> Attributes:
 
 def _counts(size: int, retries: int, errors: int) -> Attributes:
     return {"kafka_sink.bytes": size, "kafka_sink.retries": retries, "kafka_sink.errors": errors}
-
-
-def _error_type(event: WriteFailed) -> str:
-    """Returns the code of the sink's error, or a word for another one."""
-    found = _CODE.match(event.message)
-    return found[1] if found else "interrupted" if event.is_interrupt else "_OTHER"

@@ -27,27 +27,6 @@ DELETED_SOON = (
     " or raise the topic's retention.ms"
 )
 
-# The fields of a DeliveryReport that are sums.
-COUNTS = (
-    "records",
-    "bytes",
-    "compressed_bytes",
-    "batches",
-    "requests",
-    "retries",
-    "throttled_ms",
-    "rate_limited_ms",
-    "dead_letters",
-    "older_than_retention",
-    "reports_lost",
-    # From commits, not from tasks:
-    "commits",
-    "transactions_committed",
-    "transactions_aborted",
-    "prepare_to_visible_ms",
-    "commit_ms",
-)
-
 
 class Tabular(ABC):
     """Has rows as a table of Arrow, which pandas and Spark take."""
@@ -241,6 +220,10 @@ class DeliveryReport(Tabular):
         for topic, counts in other.ack_latency.items():
             mine = self.ack_latency.setdefault(topic, [0] * LATENCY_BUCKETS)
             self.ack_latency[topic] = [a + b for a, b in zip(mine, counts, strict=True)]
+
+
+COUNTS = tuple(each.name for each in fields(DeliveryReport) if each.type == "int")
+"""The fields that are sums."""
 
 
 def _unpacked(latencies: bytes, *others: Any) -> DeliveryReport:

@@ -46,15 +46,6 @@ class PartitionReport:
     first_offset: int = NO_OFFSET
     last_offset: int = NO_OFFSET
 
-    def add(self, other: PartitionReport) -> None:
-        """Merges the report `other` of the same partition into this one."""
-        self.records += other.records
-        self.bytes += other.bytes
-        if other.first_offset != NO_OFFSET:
-            known = self.first_offset != NO_OFFSET
-            self.first_offset = min(self.first_offset, other.first_offset) if known else other.first_offset
-        self.last_offset = max(self.last_offset, other.last_offset)
-
 
 class _Table(NamedTuple):
     """Columns of reports, sorted by topic and partition.

@@ -8,6 +8,7 @@ from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import TooManyBadRowsError
 from spark_kafka_sink.options.error_options import MAX_FRACTION, MAX_ROWS, ErrorOptions
 from spark_kafka_sink.reports.delivery_report import DeliveryReport
+from spark_kafka_sink.spark.messages import total
 
 
 def check_limits(errors: ErrorOptions, reports: Iterable[DeliveryReport], *, is_visible: bool) -> None:
@@ -19,15 +20,13 @@ def check_limits(errors: ErrorOptions, reports: Iterable[DeliveryReport], *, is_
     """
     if errors.max_rows is None and errors.max_fraction is None:
         return
-    total = DeliveryReport()
-    for report in reports:
-        total.add(report)
-    bad = sum(total.bad_rows.values())
-    rows = total.delivered + bad
+    summed = total(reports)
+    bad = sum(summed.bad_rows.values())
+    rows = summed.delivered + bad
     exceeds_rows = errors.max_rows is not None and bad > errors.max_rows
     # The quotient of 29 and 100 is the very number that 0.29 is read as. The product of 0.29 and 100 is less than 29.
     if exceeds_rows or (errors.max_fraction is not None and rows and bad / rows > errors.max_fraction):
-        raise too_many(total, errors, rows=rows, is_visible=is_visible)
+        raise too_many(summed, errors, rows=rows, is_visible=is_visible)
 
 
 def too_many(

@@ -47,7 +47,7 @@ class BatchReport:
         """Returns the time in ms within which this fraction of the record batches was acknowledged, rounded up to a power of 2.
         NaN if nothing was acknowledged.
         """
-        return ack_latency_ms(self.report, fraction)
+        return ack_latencies_ms(self.report, [fraction])[0]
 
     def to_bytes(self) -> bytes:
         """Returns the report as a line of JSON, followed by the counts."""
@@ -98,13 +98,8 @@ def warn_of_old_rows(query_id: str, rows: int) -> None:
         logger.warning("%s: %s older than retention.ms of the topic: %s. Reports count such rows", of, records, DELETED_SOON)
 
 
-def ack_latency_ms(report: DeliveryReport, fraction: float) -> float:
-    """Returns the upper bound in ms of the bucket of all topics' acknowledgements at this fraction; NaN if there are none."""
-    return ack_latencies_ms(report, [fraction])[0]
-
-
 def ack_latencies_ms(report: DeliveryReport, fractions: Sequence[float]) -> list[float]:
-    """Returns `ack_latency_ms` for each of the fractions."""
+    """Returns the upper bounds in ms of the buckets of all topics' acknowledgements at these fractions; NaN if there are none."""
     counts = summed_latencies(report.ack_latency)
     batches = sum(counts)
     if not batches:

@@ -69,14 +69,12 @@ def traced(headers: pa.Array | None, traceparents: pa.Array | None, fixed: Fixed
     """
     if headers is not None and (traceparents is not None or any(name == TRACEPARENT for name, _ in fixed)):
         # As OpenTelemetry's instrumentation of Java's client does (KafkaHeadersSetter): consumers differ in which one they read.
-        headers = _replaced(headers, None if traceparents is None else traceparents.is_valid())
+        without = without_headers(headers, (TRACEPARENT,))
+        if traceparents is None or without is headers:
+            headers = without
+        else:  # only from rows that get a new one
+            headers = pc.if_else(traceparents.is_valid(), without, headers)
     return headers if traceparents is None else with_header_column(headers, TRACEPARENT, traceparents)
-
-
-def _replaced(headers: pa.Array, rows: pa.Array | None) -> pa.Array:
-    """Removes the header from the rows that get a new one. rows: which; None: all."""
-    without = without_headers(headers, (TRACEPARENT,))
-    return without if rows is None or without is headers else pc.if_else(rows, without, headers)
 
 
 def bad_traceparents(column: pa.Array | None) -> NDArray[np.intp]:

@@ -41,13 +41,9 @@ class Field(SameVersion):
     text: str = ""
     fields: tuple[Field, ...] = ()
 
-    def to_list(self) -> list[Any]:
-        """Returns the field as a list for JSON."""
-        return [self.name, self.type, self.text, [one.to_list() for one in self.fields]]
-
     @staticmethod
     def from_list(values: Sequence[Any]) -> Field:
-        """Reads what `to_list` returns. Raises ValueError or TypeError for other values."""
+        """Reads `astuple` of a field, also from JSON. Raises ValueError or TypeError for other values."""
         name, kind, text, fields = values
         return Field(str(name), str(kind), str(text), tuple(Field.from_list(one) for one in fields))
 
@@ -72,13 +68,9 @@ class Destination(SameVersion):
     context: str = ""
     parent: str = ""
 
-    def to_list(self) -> list[Any]:
-        """Returns the destination as a list for JSON."""
-        return [self.servers, self.topic, self.letters, [one.to_list() for one in self.fields], self.context, self.parent]
-
     @staticmethod
     def from_list(values: Sequence[Any]) -> Destination:
-        """Reads what `to_list` returns. Raises ValueError or TypeError for other values."""
+        """Reads `astuple` of a destination, also from JSON. Raises ValueError or TypeError for other values."""
         servers, topic, letters, fields, context, parent = values
         made = tuple(Field.from_list(one) for one in fields)
         return Destination(tuple(map(str, servers)), _text(topic), _text(letters), made, str(context), str(parent))
@@ -279,22 +271,18 @@ WriteEvent = WriteBegan | WriteCommitted | WriteFailed
 
 def event_to_bytes(event: WriteEvent) -> bytes:
     """Returns a line of JSON. The bytes of the batch's report follow, if it has one."""
-    values: list[Any]
+    values: tuple[Any, ...]
     report = b""
     match event:
         case WriteBegan():
-            values = ["began", event.query_id, event.batch, event.at, event.destination.to_list()]
+            values = "began", *astuple(event)
         case WriteFailed():
-            where = _list(event.destination)
-            values = ["failed", event.query_id, event.batch, event.at, event.message, event.is_interrupt, where]
+            values = "failed", *astuple(event)
         case WriteCommitted():
-            values = ["committed", event.commit_began, list(map(astuple, event.tasks)), _list(event.destination)]
+            where = None if event.destination is None else astuple(event.destination)
+            values = "committed", event.commit_began, tuple(map(astuple, event.tasks)), where
             report = event.batch.to_bytes()
     return json.dumps(values, separators=(",", ":")).encode() + b"\n" + report
-
-
-def _list(where: Destination | None) -> list[Any] | None:
-    return None if where is None else where.to_list()
 
 
 def _destination(values: Sequence[Any] | None) -> Destination | None:

@@ -223,10 +223,8 @@ class _Example:
     def shown(self, name: str) -> str:
         """Returns a part of the record as text."""
         value = self.record[name]
-        if name in self.json_parts and value is not None and not value.startswith(UNDECODABLE):
-            return _cut(json.dumps(_for_people(json.loads(value)[WHOLE]), ensure_ascii=False))
         if name in self.json_parts and value is not None:
-            return _cut(value)
+            return _cut(json.dumps(_for_people(json.loads(value)[WHOLE]), ensure_ascii=False) if _is_json(value) else value)
         return _cut(repr(bytes(value) if isinstance(value, bytearray) else value))
 
     def differences(self, other: _Example) -> list[str]:

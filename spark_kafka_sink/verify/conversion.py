@@ -58,7 +58,7 @@ def _struct(kind: pa.DataType, source: str, defaults: Mapping[str, Any]) -> Conv
         field = kind.field(place)
         inner = defaults.get(field.name)
         fields[field.name] = converter(field.type, source, inner if isinstance(inner, Mapping) else None)
-    members = _members(list(fields), fields)
+    members = _members(fields)
 
     def convert(value: Any) -> Any:
         if hasattr(value, "DESCRIPTOR"):
@@ -82,15 +82,15 @@ def _struct(kind: pa.DataType, source: str, defaults: Mapping[str, Any]) -> Conv
     return convert
 
 
-def _members(names: Sequence[str], fields: Mapping[str, Convert]) -> Convert | None:
+def _members(fields: Mapping[str, Convert]) -> Convert | None:
     """Returns how a union's value becomes a struct of `member0`, `member1` and so on; None for any other struct."""
-    if not names or list(names) != [f"member{number}" for number in range(len(names))]:
+    if not fields or list(fields) != [f"member{number}" for number in range(len(fields))]:
         return None
 
     def convert(value: Any) -> dict[str, Any]:
         for name, one in fields.items():
             try:
-                return {**dict.fromkeys(names), name: one(value)}
+                return {**dict.fromkeys(fields), name: one(value)}
             except MisfitError:
                 continue
         raise _misfit(value, "a value of the union")

@@ -220,10 +220,3 @@ def test_another_address_than_loopback_is_warned_of() -> None:
         assert broker.log.startswith(
             "Warning: the broker listens on 0.0.0.0, not only on loopback: anyone who can reach it can read and write"
         )
-
-
-def test_help_says_what_there_is() -> None:
-    shown = CliRunner().invoke(main, ["broker", "--help"]).stdout
-
-    assert "for development and tests" in shown
-    assert all(option in shown for option in ("--port", "--data-dir", "--set", "--sasl-users"))

@@ -37,15 +37,6 @@ def test_records_are_not_looked_for_where_another_number_of_partitions_puts_them
     wait_until(lambda: query.visible() == ["a"])
 
 
-def test_brokers_that_do_not_answer_are_said_in_one_line() -> None:
-    refused = CliRunner().invoke(main, ["transactions", "list", "--bootstrap-servers", "127.0.0.1:1", "--timeout", "0.2"])
-    assert refused.exit_code == 1
-    assert refused.stderr.startswith("Error: ")
-    assert "127.0.0.1:1" in refused.stderr
-    assert "check the address, that the broker runs" in refused.stderr
-    assert len(refused.stderr.splitlines()) == 1
-
-
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [

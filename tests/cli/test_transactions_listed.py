@@ -74,18 +74,8 @@ def test_a_list_for_people_has_two_tables(query: LeftOver) -> None:
     query.prepared(0, [query.task(0, "a")])
     queries, transactions = query.run("list").stdout.split("\n\n")
 
-    assert queries.splitlines()[0].split() == [
-        "QUERY",
-        "NAME",
-        "CHECKPOINT",
-        "BATCH",
-        "STATE",
-        "ROWS",
-        "WRITTEN",
-        "OPEN",
-        "TO",
-        "DO",
-    ]
+    head = " ".join(queries.splitlines()[0].split())
+    assert head == "QUERY NAME CHECKPOINT BATCH STATE ROWS WRITTEN OPEN TO DO"
     assert f"restart the query, or: recover --query {query.query_id}" in queries
     assert transactions.splitlines()[0].split() == ["TRANSACTION", "STATE", "AGE", "TIMES", "OUT", "IN", "ROWS", "PARTITIONS"]
     assert transactions.splitlines()[1].split()[1] == "prepared"

@@ -23,8 +23,6 @@ from spark_kafka_sink.spark.driver.metrics import DeliveryMetrics
 from tests.exporters.reports import batch
 from tests.spark.counting import counting
 
-CALLS = 100_000
-"""What may be called for 10,000 topics: 20 ms. It was 80 times as much when each partition had a line."""
 Points = dict[tuple[str, tuple[tuple[str, object], ...]], float]
 
 

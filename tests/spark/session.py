@@ -21,6 +21,20 @@ def wait_for_listeners(spark: SparkSession) -> None:
 
 
 @contextmanager
+def setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
+    """Sets a setting of the session within the block."""
+    before = spark.conf.get(name, None)
+    spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        if before is None:
+            spark.conf.unset(name)
+        else:
+            spark.conf.set(name, before)
+
+
+@contextmanager
 def registered_session(folder: Path) -> Iterator[SparkSession]:
     """Yields a local session with the sink registered: two task threads, no user interface, the warehouse in `folder`.
 

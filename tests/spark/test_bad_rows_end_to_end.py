@@ -21,6 +21,7 @@ from tests.kafka.kafka import Kafka
 from tests.kafka.witness import Witnessed, read_topic
 from tests.spark.bad_rows import BASE_MS, KEPT, LIMITED, why
 from tests.spark.frames import options, run
+from tests.spark.test_exactly_once import forget_commit
 from tests.waiting import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
@@ -123,9 +124,7 @@ def test_a_stream_writes_letters_exactly_once_though_its_last_batch_runs_again(
     query = run(df.writeStream.format("kafka_sink").options(**target.options), tmp_path)
     good, bad = split(range(50))
     target.expect(good, bad)
-    # As if the driver had died before Spark noted that the batch was committed.
-    for name in ("1", ".1.crc"):
-        (tmp_path / "checkpoint" / "commits" / name).unlink()
+    forget_commit(tmp_path, 1)
     run(df.writeStream.format("kafka_sink").options(**target.options), tmp_path)
     target.expect(good, bad)
     assert metrics.committed is not None
@@ -182,8 +181,7 @@ def test_a_replay_is_known_though_the_broker_takes_rows_now_that_it_rejected(
     target.expect(good, [])
     assert metrics.committed is not None
     assert (metrics.committed.delivered, metrics.committed.dropped) == (len(good), len(bad) + 4)
-    for name in ("1", ".1.crc"):
-        (tmp_path / "checkpoint" / "commits" / name).unlink()
+    forget_commit(tmp_path, 1)
     set_config(target, "message.timestamp.after.max.ms", str(2**63 - 1))
     run(df.writeStream.format("kafka_sink").options(**given), tmp_path)
     target.expect(good, [])

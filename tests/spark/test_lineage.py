@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
@@ -217,8 +218,8 @@ def resolved(form: str, text: object) -> ResolvedSchema:
     return ResolvedSchema("value", form, "s", 1, text if isinstance(text, str) else json.dumps(text))
 
 
-def fields(form: str, text: object) -> list[Any]:
-    return [one.to_list() for one in schema_fields(resolved(form, text))]
+def fields(form: str, text: object) -> Any:
+    return json.loads(json.dumps([astuple(one) for one in schema_fields(resolved(form, text))]))
 
 
 def test_the_fields_are_the_columns_that_are_written() -> None:
@@ -227,7 +228,7 @@ def test_the_fields_are_the_columns_that_are_written() -> None:
     inner = Field("inner", "struct", "", (Field("x", "array<int>"),))
     columns = (Field("key", "string", "the customer"), Field("id", "bigint"), inner)
     assert found == Destination(("a:1", "b:2"), "events", None, columns)
-    assert Destination.from_list(json.loads(json.dumps(found.to_list()))) == found
+    assert Destination.from_list(json.loads(json.dumps(astuple(found)))) == found
 
 
 def test_the_dead_letter_topic_and_the_trace_belong_to_it() -> None:

@@ -24,24 +24,21 @@ from spark_kafka_sink.options.sink_options import sink_options
 from tests.planted_secrets import FAILING, MARK, PLANTED, SECRET, USER, VARIABLE, VARIABLE_OF_LOGIN, registry_failing
 from tests.registry.stand_in import StandIn
 from tests.spark.secrets_program import kafka
-from tests.spark.session import ROOT, wait_for_listeners
+from tests.spark.session import ROOT, setting, wait_for_listeners
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 OWN_SPARK = pytest.mark.whole("100 s: a Spark of its own, with all its logs; the test before has one write")
 
 PROGRAM = Path(__file__).with_name("secrets_program.py")
+USERS = BrokerConfig(sasl_users={USER: SECRET})
 SEEN = ("*.seen", "events/**/*", "stream-*/checkpoint/**/*", "*.log")
 
 
 def test_plans_hide_secrets_once_the_format_is_registered(spark: SparkSession) -> None:
-    spark.conf.set("spark.sql.ui.explainMode", "extended")
-    try:
-        with EmbeddedBroker(config=BrokerConfig(sasl_users={USER: SECRET})) as broker:
-            broker.create_topic("events")
-            options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "events", **kafka(PLANTED)}
-            spark.range(1).selectExpr("'x' AS value").write.format("kafka_sink").mode("append").options(**options).save()
-    finally:
-        spark.conf.unset("spark.sql.ui.explainMode")
+    with setting(spark, "spark.sql.ui.explainMode", "extended"), EmbeddedBroker(config=USERS) as broker:
+        broker.create_topic("events")
+        options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "events", **kafka(PLANTED)}
+        spark.range(1).selectExpr("'x' AS value").write.format("kafka_sink").mode("append").options(**options).save()
     wait_for_listeners(spark)
     store: Any = spark._jsparkSession.sharedState().statusStore()
     plan = store.executionsList().last().physicalPlanDescription()
@@ -51,28 +48,24 @@ def test_plans_hide_secrets_once_the_format_is_registered(spark: SparkSession) -
 
 def test_nothing_that_spark_shows_has_the_registrys_login(spark: SparkSession, stand_in: StandIn) -> None:
     """The plan of a write that succeeds, and the error of one that does not."""
-    spark.conf.set("spark.sql.ui.explainMode", "extended")
     stand_in.login = f"Basic {base64.b64encode(f'{USER}:{SECRET}'.encode()).decode()}"
-    try:
-        with EmbeddedBroker() as broker:
-            broker.create_topic("events")
-            options = {
-                "kafka.bootstrap.servers": broker.bootstrap_servers,
-                "topic": "events",
-                "value.format": "avro",
-                "schema.registry.url": stand_in.url,
-                "schema.registry.basic.auth.user.info": f"{USER}:{SECRET}",
-            }
-            writer = spark.range(1).write.format("kafka_sink").mode("append").options(**options)
-            writer.save()
-            with pytest.raises(PySparkException) as caught:
-                writer.option("schema.registry.basic.auth.user.info", f"{USER}:{SECRET} and more").option("topic", "new").save()
-            wrong = {**options, "schema.registry.basic.auth.user.inof": SECRET}
-            with pytest.raises(OptionError) as misspelled:
-                sks.publish(spark.range(1), options=wrong)
-            tried = sks.foreach_batch(options)
-    finally:
-        spark.conf.unset("spark.sql.ui.explainMode")
+    with setting(spark, "spark.sql.ui.explainMode", "extended"), EmbeddedBroker() as broker:
+        broker.create_topic("events")
+        options = {
+            "kafka.bootstrap.servers": broker.bootstrap_servers,
+            "topic": "events",
+            "value.format": "avro",
+            "schema.registry.url": stand_in.url,
+            "schema.registry.basic.auth.user.info": f"{USER}:{SECRET}",
+        }
+        writer = spark.range(1).write.format("kafka_sink").mode("append").options(**options)
+        writer.save()
+        with pytest.raises(PySparkException) as caught:
+            writer.option("schema.registry.basic.auth.user.info", f"{USER}:{SECRET} and more").option("topic", "new").save()
+        wrong = {**options, "schema.registry.basic.auth.user.inof": SECRET}
+        with pytest.raises(OptionError) as misspelled:
+            sks.publish(spark.range(1), options=wrong)
+        tried = sks.foreach_batch(options)
     wait_for_listeners(spark)
     store: Any = spark._jsparkSession.sharedState().statusStore()
     plan = store.executionsList().last().physicalPlanDescription()
@@ -85,14 +78,11 @@ def test_nothing_that_spark_shows_has_the_registrys_login(spark: SparkSession, s
 @pytest.mark.skipif(tuple(map(int, pyspark.__version__.split(".")[:2])) < (4, 3), reason="Spark shows no local variables yet")
 @pytest.mark.parametrize("mistake", [{"kafka.linger.mz": "1"}, {"kafka.max.request.size": "20"}])
 def test_an_error_of_spark_that_shows_local_variables_shows_no_secret(spark: SparkSession, mistake: Mapping[str, str]) -> None:
-    spark.conf.set("spark.sql.execution.pyspark.udf.tracebackWithLocals.enabled", "true")
-    try:
-        with EmbeddedBroker(config=BrokerConfig(sasl_users={USER: SECRET})) as broker, pytest.raises(PySparkException) as caught:
-            broker.create_topic("events")
-            options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "events", **kafka(PLANTED), **mistake}
-            spark.range(1).selectExpr("'a row' AS value").write.format("kafka_sink").mode("append").options(**options).save()
-    finally:
-        spark.conf.unset("spark.sql.execution.pyspark.udf.tracebackWithLocals.enabled")
+    locals_are_shown = setting(spark, "spark.sql.execution.pyspark.udf.tracebackWithLocals.enabled", "true")
+    with locals_are_shown, EmbeddedBroker(config=USERS) as broker, pytest.raises(PySparkException) as caught:
+        broker.create_topic("events")
+        options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "events", **kafka(PLANTED), **mistake}
+        spark.range(1).selectExpr("'a row' AS value").write.format("kafka_sink").mode("append").options(**options).save()
     assert "self = " in str(caught.value)  # so local variables are shown
     assert MARK not in str(caught.value)
 
@@ -128,8 +118,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     python = {"PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
     environment = {**os.environ, **python, VARIABLE: SECRET, VARIABLE_OF_LOGIN: f"{USER}:{SECRET}"}
-    users = BrokerConfig(sasl_users={USER: SECRET})
-    with EmbeddedBroker(config=users) as broker, StandIn() as registry, (folder / "driver.log").open("wb") as log:
+    with EmbeddedBroker(config=USERS) as broker, StandIn() as registry, (folder / "driver.log").open("wb") as log:
         registry.login = f"Basic {base64.b64encode(f'{USER}:{SECRET}'.encode()).decode()}"
         broker.create_topic("events", partitions=2)
         done = subprocess.run(

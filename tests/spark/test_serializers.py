@@ -19,6 +19,7 @@ from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
 from tests.spark.frames import options, save
+from tests.spark.session import setting
 
 JAVA = "org.apache.kafka.common.serialization."
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
@@ -179,11 +180,8 @@ def test_rows_of_two_topics_and_of_large_types_keep_their_structs(spark: SparkSe
         kafka__value__serializer="json",
         kafka__default__list__key__serde__inner=f"{JAVA}Serdes$StringSerde",
     )
-    spark.conf.set("spark.sql.execution.arrow.useLargeVarTypes", "true")
-    try:
+    with setting(spark, "spark.sql.execution.arrow.useLargeVarTypes", "true"):
         save(df, settings)
-    finally:
-        spark.conf.unset("spark.sql.execution.arrow.useLargeVarTypes")
     for topic, first in ((even, 0), (odd, 1)):
         assert sorted((one.value, one.key) for one in read_topic(kafka.bootstrap_servers, topic)) == sorted(
             (b'{"n":"%d"}' % n, struct.pack(f">bii{len(str(n))}si", 1, 2, len(str(n)), str(n).encode(), -1))

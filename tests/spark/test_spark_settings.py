@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ import spark_kafka_sink as sks
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.spark.frames import expected, options, read_records, records, save
-from tests.spark.session import ROOT
+from tests.spark.session import ROOT, setting
 
 pytestmark = [pytest.mark.spark, pytest.mark.whole("settings that few change; the others run with Spark's defaults")]
 
@@ -47,24 +46,12 @@ OF_APPLICATIONS = [
 ]
 
 
-@pytest.fixture
-def setting(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[None]:
-    name, value = request.param
-    before = spark.conf.get(name, None)
-    spark.conf.set(name, value)
-    yield
-    if before is None:
-        spark.conf.unset(name)
-    else:
-        spark.conf.set(name, before)
-
-
-@pytest.mark.usefixtures("setting")
-@pytest.mark.parametrize("setting", OF_SESSIONS, indirect=True, ids="=".join)
-def test_of_a_session(spark: SparkSession, kafka: Kafka, new_topic: NewTopic) -> None:
+@pytest.mark.parametrize("named", OF_SESSIONS, ids="=".join)
+def test_of_a_session(spark: SparkSession, kafka: Kafka, new_topic: NewTopic, named: tuple[str, str]) -> None:
     saved, published = new_topic(3), new_topic(3)
-    save(records(spark, 300, 3), options(kafka, topic=saved))
-    report = sks.publish(records(spark, 300, 3), options=options(kafka, topic=published, delivery__guarantee="exactly-once"))
+    with setting(spark, *named):
+        save(records(spark, 300, 3), options(kafka, topic=saved))
+        report = sks.publish(records(spark, 300, 3), options=options(kafka, topic=published, delivery__guarantee="exactly-once"))
     assert report.total.records == 300
     assert read_records(kafka, saved) == read_records(kafka, published) == expected(300, 3)
 
@@ -86,10 +73,10 @@ spark.stop()
 """
 
 
-@pytest.mark.parametrize("setting", OF_APPLICATIONS, ids="=".join)
-def test_of_an_application(kafka: Kafka, new_topic: NewTopic, setting: tuple[str, str], tmp_path: Path) -> None:
+@pytest.mark.parametrize("named", OF_APPLICATIONS, ids="=".join)
+def test_of_an_application(kafka: Kafka, new_topic: NewTopic, named: tuple[str, str], tmp_path: Path) -> None:
     topic = new_topic(3)
-    settings = {setting[0]: setting[1], "spark.sql.warehouse.dir": str(tmp_path)}
+    settings = {named[0]: named[1], "spark.sql.warehouse.dir": str(tmp_path)}
     command = [sys.executable, "-c", PROGRAM, json.dumps(settings), json.dumps(options(kafka, topic=topic))]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200, check=False)
     assert ran.stdout == "300\n", ran.stderr

@@ -44,6 +44,13 @@ EVENTS: tuple[WriteEvent, ...] = (
 )
 
 
+@pytest.fixture
+def metrics() -> Iterator[DeliveryMetrics]:
+    made = counting()
+    yield made
+    made.close()
+
+
 @pytest.mark.parametrize("event", EVENTS)
 def test_an_event_is_the_same_after_its_way(event: WriteEvent) -> None:
     assert event_from_bytes(event_to_bytes(event)) == event
@@ -55,24 +62,21 @@ def test_other_bytes_are_refused(data: bytes) -> None:
         event_from_bytes(data)
 
 
-def test_details_of_a_commit_travel_only_if_an_exporter_wants_them() -> None:
-    metrics, received, asked = counting(), list[WriteEvent](), list[int]()
+def test_details_of_a_commit_travel_only_if_an_exporter_wants_them(metrics: DeliveryMetrics) -> None:
+    received, asked = list[WriteEvent](), list[int]()
 
     def details() -> WriteCommitted:
         asked.append(1)
         return WriteCommitted(BATCH, 1001.0, (), WHERE)
 
-    try:
-        feed: Feed = metrics.feed
-        feed.committed(BATCH, details)
-        assert asked == []
-        metrics.writes.add(received.append)
-        feed.committed(BATCH, details)
-        feed.tell(WriteBegan("q", 4, 1.0, WHERE))
-        metrics.writes.remove(received.append)
-        feed.committed(BATCH, details)
-    finally:
-        metrics.close()
+    feed = metrics.feed
+    feed.committed(BATCH, details)
+    assert asked == []
+    metrics.writes.add(received.append)
+    feed.committed(BATCH, details)
+    feed.tell(WriteBegan("q", 4, 1.0, WHERE))
+    metrics.writes.remove(received.append)
+    feed.committed(BATCH, details)
     assert received == [details(), WriteBegan("q", 4, 1.0, WHERE)]
     assert metrics.committed is not None
     assert metrics.committed.records == 15
@@ -89,21 +93,17 @@ def test_without_a_driver_program_nothing_is_raised(caplog: pytest.LogCaptureFix
 
 
 def test_an_exporter_that_raises_is_logged_once_and_the_others_are_told(
-    caplog: pytest.LogCaptureFixture,
+    metrics: DeliveryMetrics, caplog: pytest.LogCaptureFixture
 ) -> None:
-    metrics: DeliveryMetrics = counting()
     received: list[WriteEvent] = []
 
     def fail(event: WriteEvent) -> None:
         raise RuntimeError("no")
 
-    try:
-        metrics.writes.add(fail)
-        metrics.writes.add(received.append)
-        for event in EVENTS[:2]:
-            metrics.writes.tell(event)
-    finally:
-        metrics.close()
+    metrics.writes.add(fail)
+    metrics.writes.add(received.append)
+    for event in EVENTS[:2]:
+        metrics.writes.tell(event)
     assert len(received) == 2
     assert [record.getMessage() for record in caplog.records] == [
         "an exporter raised RuntimeError; further errors of it are not logged: no"
@@ -118,13 +118,6 @@ def test_of_too_many_tasks_those_that_lasted_longest_stay() -> None:
 
 
 # Ages of open transactions
-
-
-@pytest.fixture
-def metrics() -> Iterator[DeliveryMetrics]:
-    made = counting()
-    yield made
-    made.close()
 
 
 T0 = 1_700_000_000.0

@@ -17,6 +17,8 @@ from tests.kafka.kafka import Kafka
 from tests.kafka.ports import free_ports
 from tests.spark.conftest import FINDS_SOURCES_ITSELF
 from tests.spark.frames import expected, numbers, options, parquet_stream, read_records, read_values, records, run, save
+from tests.spark.session import setting
+from tests.spark.test_exactly_once import forget_commit
 
 pytestmark = pytest.mark.spark
 
@@ -34,11 +36,8 @@ def failure(df: DataFrame, settings: dict[str, str], mode: str = "append") -> Py
 @pytest.mark.smoke
 def test_every_column_reaches_kafka_as_it_was(spark: SparkSession, kafka: Kafka, new_topic: NewTopic) -> None:
     topic = new_topic(3)
-    spark.conf.set("spark.sql.execution.arrow.useLargeVarTypes", "true")  # streams and publish() have the default
-    try:
+    with setting(spark, "spark.sql.execution.arrow.useLargeVarTypes", "true"):  # streams and publish() have the default
         save(records(spark, 500, 3), options(kafka, topic=topic))
-    finally:
-        spark.conf.unset("spark.sql.execution.arrow.useLargeVarTypes")
     assert read_records(kafka, topic) == expected(500, 3)
 
 
@@ -79,9 +78,7 @@ def test_without_transactions_a_batch_that_runs_again_is_written_again(
         found = Counter(read_values(kafka, topic))
         assert found.keys() == set(range(10))
         assert found.total() > 10 * (written - 1)
-        last = max(int(each.name) for each in (tmp_path / "checkpoint" / "commits").glob("[0-9]*"))
-        for name in (str(last), f".{last}.crc"):  # as if the driver had died before Spark noted it
-            (tmp_path / "checkpoint" / "commits" / name).unlink()
+        forget_commit(tmp_path, max(int(each.name) for each in (tmp_path / "checkpoint" / "commits").glob("[0-9]*")))
 
 
 def test_registering_again_gives_the_same_handle(spark: SparkSession, metrics: sks.DeliveryMetrics) -> None:

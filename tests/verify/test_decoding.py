@@ -267,10 +267,8 @@ FIRST, SECOND = b"\0\0\0\0\1", b"\0\0\0\0\2"
     ("headers", "payload"),
     [
         ([("__value_schema_id", FIRST)], PAYLOADS["payload"]),
-        (
-            [("__value_schema_id", FIRST)],
-            PAYLOADS["prefix"],
-        ),  # the header comes first, and the prefix is data: no text of 5 bytes
+        # The header comes first, and the prefix is data: no text of 5 bytes.
+        ([("__value_schema_id", FIRST)], PAYLOADS["prefix"]),
         ([("__value_schema_id", FIRST), ("__value_schema_id", SECOND)], PAYLOADS["payload"]),
         ([("__value_schema_id", None)], PAYLOADS["prefix"]),
         ([("__value_schema_id", None), ("__value_schema_id", FIRST)], PAYLOADS["prefix"]),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
@@ -57,7 +57,8 @@ class ArrowInput:
 
     def __init__(self, data: SupportsArrowStream) -> None:
         """Raises UsageError for a reader that was read from, and SchemaError for data that is no table."""
-        if any(str(kind) == "Object" for kind in _types_of_polars(data)):
+        polars = getattr(data, "schema", None)
+        if isinstance(polars, Mapping) and any(str(kind) == "Object" for kind in polars.values()):
             raise SchemaError("a column has Polars' type Object, whose values are addresses in memory; cast it, or drop it")
         try:
             # Through Arrow's C interface, an error or interrupt of a reader's own Python code would lose its type.
@@ -190,11 +191,6 @@ def _cast(array: pa.Array[Any], kind: pa.DataType) -> pa.Array[Any]:
         array = pa.concat_arrays([array, array[:0]])
     # Spark's times are microseconds. Anything else that would be lost is an error.
     return array.cast(options=pc.CastOptions(kind, allow_time_truncate=True))
-
-
-def _types_of_polars(data: object) -> Iterable[object]:
-    schema = getattr(data, "schema", None)
-    return schema.values() if isinstance(schema, Mapping) else ()
 
 
 def _decodable(kind: pa.DataType) -> pa.DataType:

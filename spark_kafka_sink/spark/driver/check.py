@@ -95,7 +95,7 @@ class _Run:
         self._context: CheckContext | None = None  # once the options are known to be right
 
     def report(self) -> CheckReport:
-        thread = threading.Thread(target=self._guarded, name="kafka-sink-check", daemon=True)
+        thread = threading.Thread(target=self._run, name="kafka-sink-check", daemon=True)
         thread.start()
         thread.join(max(0.0, self._start + self._timeout_s - time.monotonic()))
         with self._lock:
@@ -118,26 +118,23 @@ class _Run:
 
     # In the thread
 
-    def _guarded(self) -> None:
+    def _run(self) -> None:
         try:
-            self._run()
+            self._step(OPTIONS, self._options)
+            if self._context is not None:
+                try:
+                    self._check(self._context)
+                finally:
+                    self._context.client.close()
         except BaseException as error:  # a defect, or a plug-in's own error: for the caller
             with self._lock:
                 self._failure = error
-
-    def _run(self) -> None:
-        self._step(OPTIONS, self._options)
-        if self._context is not None:
-            try:
-                self._check(self._context)
-            finally:
-                self._context.client.close()
 
     def _check(self, context: CheckContext) -> None:
         options = context.options
         if self._df is None:
             for step in (_COLUMNS, _PYTHON):
-                self._step(step, partial(_no_dataframe, step))
+                self._add(step, not_checked(step, "no DataFrame was given"))
         else:
             from spark_kafka_sink.spark.driver.checks.dataframe import check_columns, check_python
 
@@ -182,10 +179,6 @@ class _Run:
     def _add(self, step: str, line: CheckLine) -> None:
         with self._lock:
             self._lines.setdefault(step, []).append(line)
-
-
-def _no_dataframe(step: str) -> Iterator[CheckLine]:
-    yield not_checked(step, "no DataFrame was given")
 
 
 @contextmanager

@@ -57,7 +57,10 @@ def cancelled_if_interrupted(spark: SparkSession) -> Iterator[None]:
         raise interrupt from None
     finally:
         if is_tagged:
-            _forget(remove, tag)
+            try:
+                remove(tag)
+            except Exception as error:  # the session was stopped meanwhile
+                logger.debug("a tag stays: %s: %s", type(error).__name__, error)
 
 
 @contextmanager
@@ -129,10 +132,3 @@ def _is_cancelled(cancel: Tagging, tag: str) -> bool:
     if failures:
         logger.warning("the job of an interrupted call could not be cancelled: %s", failures[0])
     return not failures
-
-
-def _forget(remove: Tagging, tag: str) -> None:
-    try:
-        remove(tag)
-    except Exception as error:  # the session was stopped meanwhile
-        logger.debug("a tag stays: %s: %s", type(error).__name__, error)

@@ -54,8 +54,6 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from spark_kafka_sink.spark.driver.views.watch_table import Reading
-
 logger = logging.getLogger(__name__)
 
 DRIVER: Final = os.urandom(4).hex()

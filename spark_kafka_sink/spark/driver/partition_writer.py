@@ -18,6 +18,7 @@ from pyspark.sql.types import _infer_type
 
 from spark_kafka_sink.errors import KafkaSinkError, OptionError, RecordError, SchemaError, SerializationError
 from spark_kafka_sink.installation import SameVersion
+from spark_kafka_sink.options.guarantee_options import GUARANTEE
 from spark_kafka_sink.options.record_options import NAMED_COLUMNS, TOMBSTONE_COLUMN, TRACE_HEADER, RecordOptions, TraceHeader
 from spark_kafka_sink.options.report_options import REPORT_TOPIC
 from spark_kafka_sink.options.sink_options import SinkOptions
@@ -94,31 +95,22 @@ def partition_writer(options: Mapping[str, object], metrics: DeliveryMetrics | N
         OptionError: an option is not valid, or `delivery.guarantee` is exactly-once.
     """
     checked = checked_options(options)
-    if checked.exactly_once is not None:
-        raise OptionError(
-            "option delivery.guarantee: partition_writer does not support exactly-once, because there is no commit on the driver;"
-            " use publish(df, ...), foreach_batch or format('kafka_sink')",
-            option="delivery.guarantee",
-        )
-    if checked.schemas is not None:
-        option = f"{min(checked.formats)}.format"
-        raise OptionError(
-            f"option {option}: partition_writer does not support it, because rows do not show the types of a schema;"
-            " use publish(df, ...), foreach_batch or format('kafka_sink')",
-            option=option,
-        )
-    if checked.record.trace.header is not TraceHeader.NONE:
-        raise OptionError(
-            f"option {TRACE_HEADER}: partition_writer does not support it, because it has neither batches nor spans;"
-            " use publish(df, ...), foreach_batch or format('kafka_sink'), or put the header into the column headers",
-            option=TRACE_HEADER,
-        )
-    if checked.report_topic is not None:
-        raise OptionError(
-            f"option {REPORT_TOPIC}: partition_writer does not support it, because nothing commits a batch or a job;"
-            " use publish(df, ...), foreach_batch or format('kafka_sink')",
-            option=REPORT_TOPIC,
-        )
+    with_schema = f"{min(checked.formats, default='')}.format"
+    for applies, option, what, why, or_else in (
+        (checked.exactly_once is not None, GUARANTEE, "exactly-once", "there is no commit on the driver", ""),
+        (checked.schemas is not None, with_schema, "it", "rows do not show the types of a schema", ""),
+        (
+            checked.record.trace.header is not TraceHeader.NONE,
+            *(TRACE_HEADER, "it", "it has neither batches nor spans", ", or put the header into the column headers"),
+        ),
+        (checked.report_topic is not None, REPORT_TOPIC, "it", "nothing commits a batch or a job", ""),
+    ):
+        if applies:
+            raise OptionError(
+                f"option {option}: partition_writer does not support {what}, because {why};"
+                f" use publish(df, ...), foreach_batch or format('kafka_sink'){or_else}",
+                option=option,
+            )
     check_workers_python(active_context())
     create_missing_topic(checked)
     check_dead_letters(checked)

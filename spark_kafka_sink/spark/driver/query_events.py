@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
@@ -102,13 +101,6 @@ class QueryEvents(StreamingQueryListener):
 
         `query.stop()` returns before Spark tells listeners about it, in another thread.
         """
-        self._await_ends()
-        try:
-            self._spark.streams.removeListener(self)
-        except Exception as error:
-            logger.debug("the listener stays: %s", type(error).__name__)
-
-    def _await_ends(self) -> None:
         deadline = time.monotonic() + END_S
         while self._runs and (left := deadline - time.monotonic()) > 0:
             active = active_runs(self._spark)
@@ -117,10 +109,14 @@ class QueryEvents(StreamingQueryListener):
                     break
                 self._changed.wait(min(left, _LOOK_S))
         self._runs = set()
+        try:
+            self._spark.streams.removeListener(self)
+        except Exception as error:
+            logger.debug("the listener stays: %s", type(error).__name__)
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
         query_id = str(event.id)
-        self._began(QueryBegan(query_id, str(event.runId), event.name or "", _now(), is_sinks(self._spark, query_id)))
+        self._began(QueryBegan(query_id, str(event.runId), event.name or "", time.time(), is_sinks(self._spark, query_id)))
 
     def _began(self, event: QueryBegan) -> None:
         with self._changed:
@@ -136,7 +132,7 @@ class QueryEvents(StreamingQueryListener):
         """Does nothing."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        ended = QueryEnded(str(event.id), str(event.runId), _now(), _error(event))
+        ended = QueryEnded(str(event.id), str(event.runId), time.time(), _error(event))
         with self._changed:
             self._runs.discard(ended.run_id)
             if self._over is not None:
@@ -152,7 +148,7 @@ def _running(spark: Any) -> list[QueryBegan]:
     except Exception as error:  # whatever a shared cluster refuses it with
         logger.debug("active queries are not known: %s", type(error).__name__)
         return []
-    return [QueryBegan(query_id, run_id, name, _now(), is_sinks(spark, query_id)) for query_id, run_id, name in found]
+    return [QueryBegan(query_id, run_id, name, time.time(), is_sinks(spark, query_id)) for query_id, run_id, name in found]
 
 
 def is_sinks(spark: Any, query_id: str) -> bool:
@@ -184,7 +180,3 @@ def _error(event: QueryTerminatedEvent) -> str | None:
         return exported(found)
     named = getattr(event, "errorClassOnException", None)
     return f"the query failed with {named or 'an exception'}; query.exception() and Spark's log have the reason"
-
-
-def _now() -> float:
-    return datetime.now(UTC).timestamp()

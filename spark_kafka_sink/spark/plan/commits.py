@@ -99,8 +99,10 @@ class Committers:
         with self._lock:
             if key not in self._made:
                 self._close_one()
-                client = ClusterClient(producer)
-                self._made[key] = _committer(client, producer, options.exactly_once), client, Lock()
+                names, client = options.exactly_once, ClusterClient(producer)
+                log, prefix = CommitLog(client, names.commit_log), names.transactional_id_prefix
+                ends = Committer(log, TransactionClient(client), prefix, _timeout_s(producer), cli_options(producer, names))
+                self._made[key] = ends, client, Lock()
             self._users[key] += 1
             entry = self._made[key] = self._made.pop(key)  # moves it to the end: the first is the least recently used
         try:
@@ -131,11 +133,6 @@ class Committers:
 
 def _timeout_s(producer: ProducerConfig) -> float:
     return commit_timeout_ms(producer.transaction_timeout_ms) / 1000
-
-
-def _committer(client: ClusterClient, producer: ProducerConfig, names: ExactlyOnce) -> Committer:
-    log, prefix = CommitLog(client, names.commit_log), names.transactional_id_prefix
-    return Committer(log, TransactionClient(client), prefix, _timeout_s(producer), cli_options(producer, names))
 
 
 def cli_options(producer: ProducerConfig, names: ExactlyOnce) -> str:

@@ -137,7 +137,8 @@ def _check_exists(client: ClusterClient, topic: str, options: SinkOptions, deadl
     code = _topic_code(client, topic, deadline)
     if not code:
         return
-    name, what = error_facts(code).name, _what(topic, options)
+    named = {options.errors.topic: DEAD_LETTER_TOPIC, options.report_topic: REPORT_TOPIC}
+    name, what = error_facts(code).name, f"topic {topic} (option {named[topic]})" if topic in named else f"topic {topic}"
     if code in FATAL_TOPIC_ERRORS:
         text = ": ".join(filter(None, [what, name, FATAL_TOPIC_ERRORS[code]]))
         raise client.rights.error(text, ApiKey.METADATA, code, topic, topic=topic)
@@ -147,11 +148,6 @@ def _check_exists(client: ClusterClient, topic: str, options: SinkOptions, deadl
         raise MetadataTimeoutError(
             f"{what}: the topic does not exist on {servers} ({name} for {limit_s:g} s); {CREATE_IT}", topic=topic, error=name
         )
-
-
-def _what(topic: str, options: SinkOptions) -> str:
-    named = {options.errors.topic: DEAD_LETTER_TOPIC, options.report_topic: REPORT_TOPIC}
-    return f"topic {topic} (option {named[topic]})" if topic in named else f"topic {topic}"
 
 
 def _topic_code(client: ClusterClient, topic: str, deadline: float) -> int:

@@ -119,32 +119,31 @@ class KafkaSinkWriter(SameVersion, DataSourceArrowWriter):
     def _abort(self, messages: Messages, batch: MicroBatch) -> None:
         log_in_sparks_process()
         try:
-            if self._options.exactly_once is None:
-                self._warn_of_stored(messages)
-            elif self._has_ended_transactions(messages, batch):
-                self._feed.aborted(batch)
+            if self._options.exactly_once is not None:
+                self._end_transactions(messages, batch)
+            elif stored := total(reports_of(messages)).records:
+                logger.warning(
+                    "the write was aborted after its finished tasks had stored %s in Kafka;"
+                    " writing again stores them a second time",
+                    counted(stored, "record"),
+                )
+            else:
+                logger.warning("the write was aborted; no rows were stored in Kafka by finished tasks")
         finally:  # consumers wait for the transactions, and nobody for this
             where = self._written(messages)
             self._feed.tell(WriteFailed(batch.query_id, batch.number, time.time(), _ABORTED, destination=where))
 
-    def _has_ended_transactions(self, messages: Messages, batch: MicroBatch) -> bool:
+    def _end_transactions(self, messages: Messages, batch: MicroBatch) -> None:
         from spark_kafka_sink.spark.plan.failed_writes import abort_job, abort_micro_batch
 
         # Spark passes None for each task that did not end. Only after all have ended it commits.
         is_commit_begun, feed = None not in messages, self._feed
         if self.is_stream:
-            return abort_micro_batch(self._options, batch, feed.driver, feed.committed, is_commit_begun=is_commit_begun)
-        return abort_job(self._options, batch, shares_of(messages), is_commit_begun=is_commit_begun).is_over
-
-    def _warn_of_stored(self, messages: Messages) -> None:
-        stored = total(reports_of(messages)).records
-        if not stored:
-            logger.warning("the write was aborted; no rows were stored in Kafka by finished tasks")
-            return
-        logger.warning(
-            "the write was aborted after its finished tasks had stored %s in Kafka; writing again stores them a second time",
-            counted(stored, "record"),
-        )
+            is_over = abort_micro_batch(self._options, batch, feed.driver, feed.committed, is_commit_begun=is_commit_begun)
+        else:
+            is_over = abort_job(self._options, batch, shares_of(messages), is_commit_begun=is_commit_begun).is_over
+        if is_over:
+            feed.aborted(batch)
 
 
 _ABORTED = "Spark aborted the write. The exception that the program got from Spark, and Spark's log, have the reason."

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -329,12 +330,11 @@ def _records_of(
     rows: NDArray[np.intp] | None = None,
 ) -> Iterator[TopicRecords]:
     fixed, unit = options.record.headers, options.record.timestamp_unit
+    by_topic = partial(
+        records_by_topic, schema=schema, topic=options.topic, first_row=first_row, fixed_headers=fixed, timestamp_unit=unit
+    )
     try:
-        # Several topics are slices of one copy, so that a list takes no memory.
-        records = records_by_topic(
-            batch, schema, options.topic, first_row=first_row, fixed_headers=fixed, rows=rows, timestamp_unit=unit
-        )
-        found = list(records)
+        found = list(by_topic(batch, rows=rows))  # several topics are slices of one copy, so that a list takes no memory
     except (RecordError, SerializationError):
         if refuse is None:
             raise
@@ -344,10 +344,7 @@ def _records_of(
             batch, schema, options.topic, first_row=first_row, fixed_headers=fixed, rows=rows, timestamp_unit=unit
         )
         refuse(split.refused)
-        good = records_by_topic(
-            split.batch, schema, options.topic, first_row=first_row, fixed_headers=fixed, rows=split.rows, timestamp_unit=unit
-        )
-        found = list(good)
+        found = list(by_topic(split.batch, rows=split.rows))
     scope.request_topics(each.topic for each in found)
     yield from found
 

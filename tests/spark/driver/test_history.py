@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_kafka_sink.reports.delivery_report import LATENCY_BUCKETS, DeliveryReport
-from spark_kafka_sink.spark.batch_report import BatchReport, ack_latency_ms, warn_of_old_rows
+from spark_kafka_sink.spark.batch_report import BatchReport, ack_latencies_ms, warn_of_old_rows
 from spark_kafka_sink.spark.driver.history import MOST_BATCHES, History
 from tests.spark.reports import reports
 
@@ -34,7 +34,7 @@ def test_a_batch_report_survives_as_bytes(query: str, number: int, began: float,
 
 @pytest.mark.parametrize(("fraction", "bound"), [(0.0, 1), (0.5, 8), (0.98, 8), (0.99, 128), (1.0, 128)])
 def test_a_latency_is_the_upper_bound_of_its_bucket(fraction: float, bound: float) -> None:
-    assert ack_latency_ms(report(), fraction) == bound
+    assert ack_latencies_ms(report(), [fraction]) == [bound]
 
 
 def test_a_batch_reads_as_one_line() -> None:

@@ -15,6 +15,7 @@ import pytest
 from spark_kafka_sink.spark.driver import listener as module
 from spark_kafka_sink.spark.driver.listener import MOST_PEERS, MetricsListener
 from spark_kafka_sink.spark.reports_to_driver import MAX_MESSAGE_BYTES, ListenerAddress, UnreachableError, send
+from tests.spark.counting import driver_listener
 from tests.waiting import HOUR_S, wait_until
 
 
@@ -26,11 +27,8 @@ def number(content: bytes) -> int:
 def listening() -> Iterator[tuple[ListenerAddress, list[bytes]]]:
     """Takes any content of kind C, and numbers of kind N, which it answers."""
     received: list[bytes] = []
-    listener = MetricsListener({b"C": received.append, b"N": number})
-    try:
-        yield listener.address, received
-    finally:
-        listener.stop()
+    with driver_listener({b"C": received.append, b"N": number}) as address:
+        yield address, received
 
 
 @pytest.fixture
@@ -82,14 +80,11 @@ def test_whatever_a_handler_raises_the_next_message_is_taken(error: BaseExceptio
     def fail(content: bytes) -> None:
         raise error
 
-    listener = MetricsListener({b"F": fail, b"N": number})
-    try:
+    with driver_listener({b"F": fail, b"N": number}) as address:
         for _ in range(2):
             with pytest.raises(ConnectionError):
-                send(listener.address, b"F", b"")
-            assert send(listener.address, b"N", b"3") == 3
-    finally:
-        listener.stop()
+                send(address, b"F", b"")
+            assert send(address, b"N", b"3") == 3
     assert f"the metrics listener refused 1 message, at last: {type(error).__name__}" in caplog.text
 
 
@@ -157,31 +152,25 @@ def test_a_host_that_is_not_here_is_an_error() -> None:
 
 def test_on_another_host_it_listens_to_its_own_machine_as_well() -> None:
     before = set(threading.enumerate())
-    listener = MetricsListener({b"N": number}, "127.0.0.2")
-    try:
-        assert (listener.address.host, listener.address.local.host) == ("127.0.0.2", "127.0.0.1")
-        assert send(listener.address, b"N", b"7") == send(listener.address.local, b"N", b"7") == 7
-    finally:
-        listener.stop()
+    with driver_listener({b"N": number}, "127.0.0.2") as remote:
+        assert (remote.host, remote.local.host) == ("127.0.0.2", "127.0.0.1")
+        assert send(remote, b"N", b"7") == send(remote.local, b"N", b"7") == 7
     assert set(threading.enumerate()) <= before
-    for address in (listener.address, listener.address.local):
+    for address in (remote, remote.local):
         with pytest.raises(UnreachableError):
             send(address, b"N", b"7")
 
 
 @pytest.mark.usefixtures("waits_an_hour")
 def test_each_port_serves_a_limited_number_at_once() -> None:
-    listener = MetricsListener({b"N": number}, "127.0.0.2")
-    try:
-        for address, other in ((listener.address.local, listener.address), (listener.address, listener.address.local)):
+    with driver_listener({b"N": number}, "127.0.0.2") as remote:
+        for address, other in ((remote.local, remote), (remote, remote.local)):
             with ExitStack() as silent:
                 for _ in range(MOST_PEERS + 10):
                     silent.enter_context(socket.create_connection((address.host, address.port)))
                 with pytest.raises(TimeoutError):
                     send(address, b"N", b"7", timeout_s=0.5)
                 assert send(other, b"N", b"7", timeout_s=60) == 7
-    finally:
-        listener.stop()
 
 
 def test_at_a_limit_of_the_system_it_pauses_and_takes_the_message_afterwards(

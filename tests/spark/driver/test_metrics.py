@@ -19,14 +19,13 @@ from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.reports.delivery_report import DeliveryReport
 from spark_kafka_sink.spark import reports_to_driver
 from spark_kafka_sink.spark.batch_report import BatchReport
-from spark_kafka_sink.spark.driver.listener import MetricsListener
 from spark_kafka_sink.spark.driver.metrics import DRIVER, DeliveryMetrics
 from spark_kafka_sink.spark.feed import DeliveryReportParam, Feed
 from spark_kafka_sink.spark.messages import total
 from spark_kafka_sink.spark.query_totals import MOST_TOTALS, QueryTotals
 from spark_kafka_sink.spark.reports_to_driver import ListenerAddress, send
 from spark_kafka_sink.spark.write_events import WriteCommitted, WriteFailed
-from tests.spark.counting import counting
+from tests.spark.counting import counting, driver_listener
 from tests.spark.reports import reports
 from tests.waiting import HOUR_S
 
@@ -130,9 +129,8 @@ def test_a_refused_commit_is_told_without_content() -> None:
 
 
 def test_a_driver_program_that_is_gone_does_not_fail_the_commit_but_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    listener = MetricsListener({})
-    listener.stop()
-    address = ListenerAddress(listener.address.port, "secret" * 5 + "ab")
+    with driver_listener({}) as closed:
+        address = ListenerAddress(closed.port, "secret" * 5 + "ab")
     Feed(listener=address).committed(batch())
     assert "did not reach the driver program" in caplog.text
     Feed(listener=address).refused()
@@ -257,14 +255,11 @@ def test_a_refused_commit_is_told_also_after_a_report_without_an_answer(
 ) -> None:
     monkeypatch.setattr(reports_to_driver, "TIMEOUT_S", 0.2)
     released, told = threading.Event(), threading.Event()
-    listener = MetricsListener({b"C": lambda content: released.wait(60) and None, b"R": lambda content: told.set()})
-    try:
-        feed = Feed(listener=listener.address)
+    with driver_listener({b"C": lambda content: released.wait(60) and None, b"R": lambda content: told.set()}) as address:
+        feed = Feed(listener=address)
         feed.committed(batch())
         assert "timed out" in caplog.text
         released.set()
         monkeypatch.setattr(reports_to_driver, "TIMEOUT_S", 60.0)  # only the first report shall be late
         feed.refused()
         assert told.wait(60)
-    finally:
-        listener.stop()

@@ -92,8 +92,7 @@ def test_the_end_of_a_query_that_ran_before_is_awaited(monkeypatch: pytest.Monke
 
 
 def listening(session: Session) -> tuple[QueryEvents, list[QueryEvent]]:
-    told: list[QueryEvent] = []
-    events = QueryEvents(cast("Any", session), told.append)
+    events, told = events_of(session)
     events.begin()
     events.onQueryStarted(cast("Any", SimpleNamespace(id="q", runId="r", name="clicks")))
     return events, told

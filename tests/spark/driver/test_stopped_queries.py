@@ -18,6 +18,7 @@ from spark_kafka_sink.spark.plan.data_source import reporting_to
 from spark_kafka_sink.spark.plan.writers import KafkaSinkStreamWriter
 from tests.faults.exactly_once.open_transactions import held_back
 from tests.kafka.kafka import Kafka
+from tests.spark.session import setting
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.spark
@@ -75,13 +76,12 @@ def test_a_query_that_is_stopped_while_its_tasks_write_leaves_nothing_open(
     # Rows of 10 KB, so that Spark hands each Arrow batch on at once.
     slowly = rows.selectExpr("repeat(nvl2(java_method('java.lang.Thread', 'sleep', 20L), 'a', 'b'), 10000) AS value")
     settings = options_for(kafka, topic) | {"checkpointLocation": str(tmp_path), "kafka.linger.ms": "0"}
-    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "10")
-    query = slowly.writeStream.format("kafka_sink").options(**settings).start()
-    try:
-        wait_until(lambda: bool(held_back(kafka, topic)), "a transaction is open")
-    finally:
-        query.stop()
-        spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+    with setting(spark, "spark.sql.execution.arrow.maxRecordsPerBatch", "10"):
+        query = slowly.writeStream.format("kafka_sink").options(**settings).start()
+        try:
+            wait_until(lambda: bool(held_back(kafka, topic)), "a transaction is open")
+        finally:
+            query.stop()
     wait_until(lambda: not held_back(kafka, topic), "readers go on")
 
 

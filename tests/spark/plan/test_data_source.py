@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -28,14 +29,13 @@ from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.reports.delivery_report import DeliveryReport
 from spark_kafka_sink.spark.batch_report import BatchReport
 from spark_kafka_sink.spark.driver.foreach_batch import foreach_batch
-from spark_kafka_sink.spark.driver.listener import MetricsListener
 from spark_kafka_sink.spark.driver.publish import publish
 from spark_kafka_sink.spark.feed import Feed
 from spark_kafka_sink.spark.messages import DeliveryMessage
 from spark_kafka_sink.spark.plan import failed_writes
 from spark_kafka_sink.spark.plan.data_source import KafkaSinkDataSource, reporting_to
 from spark_kafka_sink.spark.plan.writers import KafkaSinkStreamWriter
-from tests.spark.counting import counting
+from tests.spark.counting import counting, driver_listener
 
 SCHEMA = StructType([StructField("value", BinaryType())])
 # Spark hands options over with lower-cased keys.
@@ -59,8 +59,7 @@ def source() -> DataSource:
 
 
 def test_a_write_that_fails_while_spark_plans_it_is_counted() -> None:
-    metrics = counting()
-    try:
+    with closing(counting()) as metrics:
         reporting = reporting_to(metrics.feed)
         wrong = CaseInsensitiveDict({**OPTIONS, "acks": "no"})
         with pytest.raises(OptionError):
@@ -74,8 +73,6 @@ def test_a_write_that_fails_while_spark_plans_it_is_counted() -> None:
         with pytest.raises(SchemaError, match="column value: is bigint"):
             publish(pa.table({"value": [1]}), options=OPTIONS, metrics=metrics)
         assert metrics.writes.failed() == {"unknown": 2, "batch-jobs": 2}
-    finally:
-        metrics.close()
 
 
 def test_spark_finds_the_sink_by_itself_only_where_it_may_be_registered_over() -> None:
@@ -107,16 +104,13 @@ def test_a_commit_that_no_task_wrote_for_is_refused() -> None:
 
 def test_a_refused_commit_is_told_to_the_driver_program_and_a_good_one_is_not() -> None:
     refusals: list[bytes] = []
-    listener = MetricsListener({b"C": lambda content: None, b"R": refusals.append})
-    try:
-        writer = through_spark(reporting_to(Feed(listener=listener.address))(options=OPTIONS).streamWriter(SCHEMA, False))
+    with driver_listener({b"C": lambda content: None, b"R": refusals.append}) as address:
+        writer = through_spark(reporting_to(Feed(listener=address))(options=OPTIONS).streamWriter(SCHEMA, False))
         writer.commit(MESSAGES, 0)
         assert len(refusals) == 0
         with pytest.raises(UsageError):
             writer.commit([None], 1)
         assert len(refusals) == 1
-    finally:
-        listener.stop()
 
 
 def test_an_abort_says_what_stays_in_kafka(caplog: pytest.LogCaptureFixture) -> None:
@@ -152,14 +146,11 @@ def test_transactions_are_aborted_before_the_driver_program_is_told(monkeypatch:
     monkeypatch.setattr(failed_writes, "KILL_TIMEOUT_S", 0.0)
     monkeypatch.setattr(Committer, "check", lambda *_: None)
     monkeypatch.setattr(Committer, "abort_job", abort)
-    listener = MetricsListener({b"A": lambda content: done.append("aborted"), b"W": lambda content: done.append("event")})
-    try:
+    with driver_listener({b"A": lambda content: done.append("aborted"), b"W": lambda content: done.append("event")}) as address:
         exactly_once = CaseInsensitiveDict({**OPTIONS, "delivery.guarantee": "exactly-once"})
-        writer = reporting_to(Feed(listener=listener.address))(options=exactly_once).writer(SCHEMA, False)
+        writer = reporting_to(Feed(listener=address))(options=exactly_once).writer(SCHEMA, False)
         done.clear()
         writer.abort([*MESSAGES])
-    finally:
-        listener.stop()
     assert list(dict.fromkeys(done)) == ["abort", "aborted", "event"]
 
 
@@ -213,13 +204,10 @@ def test_rows_that_the_end_of_a_stopped_micro_batch_commits_are_counted(tmp_path
 
     monkeypatch.setattr(Committer, "end_stopped", end_stopped)
     received: list[BatchReport] = []
-    listener = MetricsListener({b"C": lambda content: received.append(BatchReport.from_bytes(content))})
     options = CaseInsensitiveDict({**OPTIONS, "delivery.guarantee": "exactly-once", "checkpointlocation": str(tmp_path)})
-    try:
-        made = through_spark(reporting_to(Feed(listener=listener.address, driver="c0")))
+    with driver_listener({b"C": lambda content: received.append(BatchReport.from_bytes(content))}) as address:
+        made = through_spark(reporting_to(Feed(listener=address, driver="c0")))
         made(options=options).streamWriter(SCHEMA, False).abort([], 3)
-    finally:
-        listener.stop()
     assert [(each.batch, each.report.records, each.report.transactions_committed) for each in received] == [(2, 5, 2)]
 
 
@@ -227,28 +215,22 @@ def test_rows_that_the_end_of_a_stopped_micro_batch_commits_are_counted(tmp_path
 def test_a_failed_write_has_its_query_from_the_checkpoint_if_no_task_has_finished(tmp_path: Path, scheme: str) -> None:
     query_id = "5e0fb6f6-0c2c-4a4b-9f0e-7d7c4e1f8a11"
     (tmp_path / "metadata").write_text(json.dumps({"id": query_id}))
-    metrics = counting()
-    try:
+    with closing(counting()) as metrics:
         made = reporting_to(metrics.feed)
         for location in (f"{scheme}{tmp_path}", "hdfs://host/path"):
             options = CaseInsensitiveDict({**OPTIONS, "checkpointlocation": location})
             through_spark(made(options=options).streamWriter(SCHEMA, False)).abort([None], 3)
         assert metrics.writes.failed() == {query_id: 1, "unknown": 1}
-    finally:
-        metrics.close()
 
 
 def test_a_commit_reports_to_the_handle_that_the_class_is_bound_to() -> None:
     received: list[BatchReport] = []
-    listener = MetricsListener({b"C": lambda content: received.append(BatchReport.from_bytes(content))})
-    try:
-        bound = through_spark(reporting_to(Feed(listener=listener.address)))
+    with driver_listener({b"C": lambda content: received.append(BatchReport.from_bytes(content))}) as address:
+        bound = through_spark(reporting_to(Feed(listener=address)))
         writer = through_spark(bound(options=OPTIONS).streamWriter(SCHEMA, False))
         assert isinstance(writer, KafkaSinkStreamWriter)
         writer.commit(MESSAGES, 7)
         bound(options=OPTIONS).writer(SCHEMA, False).commit(MESSAGES)
-    finally:
-        listener.stop()
     assert [each.report for each in received] == [DeliveryReport(records=5)] * 2
     assert (received[0].query_id, received[0].batch, received[0].began) == ("q", 7, 1_000.0)
     assert received[0].seconds > 1_000_000

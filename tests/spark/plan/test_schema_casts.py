@@ -21,6 +21,7 @@ from spark_kafka_sink.spark.driver.partition_writer import batches_of_rows
 from spark_kafka_sink.spark.plan.schema_casts import misfit_remedy
 from spark_kafka_sink.spark.plugin_checks import serializers_by_column
 from spark_kafka_sink.spark.schema import sink_schema
+from tests.spark.session import setting
 
 pytestmark = pytest.mark.spark
 
@@ -122,8 +123,7 @@ FIELDS: list[tuple[str, str, list[Any]]] = [
 
 @pytest.mark.skipif(tuple(map(int, pyspark.__version__.split(".")[:2])) < (4, 3), reason="Spark has no nanoseconds yet")
 def test_a_type_that_pyspark_lacks_is_named_with_its_column_and_cast(spark: SparkSession) -> None:
-    spark.conf.set("spark.sql.timestampNanosTypes.enabled", "true")
-    try:
+    with setting(spark, "spark.sql.timestampNanosTypes.enabled", "true"):
         df = spark.sql("SELECT '1' AS value, cast(timestamp_ntz '2026-01-01 00:00:00.123456789' AS timestamp_ntz(9)) AS `a t`")
         told = (
             r"column a t: is timestamp_ntz\(9\), which PySpark .* cannot read; drop it, or use (.*), which cuts off nanoseconds"
@@ -138,8 +138,6 @@ def test_a_type_that_pyspark_lacks_is_named_with_its_column_and_cast(spark: Spar
         with pytest.raises(PySparkException) as raw:
             df.write.format("kafka_sink").options(**options).mode("append").save()
         assert "Drop it or cast it" in str(sks.explain(raw.value))
-    finally:
-        spark.conf.unset("spark.sql.timestampNanosTypes.enabled")
 
 
 def test_what_an_error_suggests_gives_the_rows_that_it_promises(spark: SparkSession) -> None:

@@ -13,7 +13,6 @@ from spark_kafka_sink.records.columns import NO_PARTITION, NO_TIMESTAMP, RecordC
 from spark_kafka_sink.spark.schema import ColumnGroup, SinkSchema
 from spark_kafka_sink.spark.task.columns import records_by_topic
 
-HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 
 

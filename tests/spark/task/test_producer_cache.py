@@ -58,6 +58,10 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[Producer]:
     return producers
 
 
+def network_threads() -> set[threading.Thread]:
+    return {each for each in threading.enumerate() if each.name.startswith("kafka-producer-network-thread")}
+
+
 def open_and_close(cache: ProducerCache, *configs: ProducerConfig) -> None:
     for config in configs:
         with cache.scope(config):
@@ -104,17 +108,12 @@ def test_a_producer_that_closes_between_look_up_and_use_is_replaced(
 
 
 def test_close_leaves_no_thread_behind(config: ProducerConfig) -> None:
-    before = set(threading.enumerate())
-
-    def started() -> list[str]:
-        names = (thread.name for thread in set(threading.enumerate()) - before)
-        return [name for name in names if name.startswith("kafka-producer-network-thread")]
-
+    before = network_threads()
     cache = ProducerCache()
     open_and_close(cache, config)
-    assert started()
+    assert network_threads() - before
     cache.close()
-    assert not started()
+    assert not network_threads() - before
 
 
 def test_a_forked_child_has_an_empty_cache_and_a_free_lock(
@@ -153,12 +152,9 @@ def test_a_forked_child_has_an_empty_cache_and_a_free_lock(
 
 def producers_for(cache: ProducerCache, configs: Iterable[ProducerConfig]) -> int:
     """How many producers the cache makes for a task with each, by their threads."""
-    before = set(threading.enumerate())
-    for each in configs:
-        with cache.scope(each):
-            pass
-    started = set(threading.enumerate()) - before
-    return len([thread for thread in started if thread.name.startswith("kafka-producer-network-thread")])
+    before = network_threads()
+    open_and_close(cache, *configs)
+    return len(network_threads() - before)
 
 
 def sent(config: ProducerConfig) -> ProducerConfig:
@@ -272,10 +268,6 @@ def test_what_a_large_object_is_found_by_is_small(config: ProducerConfig) -> Non
     assert key == ProducerKey.of(sent(options), False)
 
 
-def network_threads() -> list[threading.Thread]:
-    return [each for each in threading.enumerate() if each.name.startswith("kafka-producer-network-thread")]
-
-
 def test_of_many_settings_the_producers_that_were_not_used_for_longest_end(cache: ProducerCache, config: ProducerConfig) -> None:
     """As soon as no task uses them: a program that publishes with another function each time must not gather threads."""
     others = [replace(config, linger_ms=number) for number in range(MOST_PRODUCERS + 2)]
@@ -283,9 +275,9 @@ def test_of_many_settings_the_producers_that_were_not_used_for_longest_end(cache
 
     def use(settings: ProducerConfig, stack: ExitStack) -> SendScope:
         """Notes the thread at once: the one before the last may have ended by then."""
-        before = set(network_threads())
+        before = network_threads()
         scope = stack.enter_context(cache.scope(settings))
-        started.extend(thread for thread in network_threads() if thread not in before)
+        started.extend(network_threads() - before)
         return scope
 
     with ExitStack() as task:

@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from spark_kafka_sink.spark.driver.listener import FORGET_S, LiveTasks, MetricsListener
+from spark_kafka_sink.spark.driver.listener import FORGET_S, LiveTasks
 from spark_kafka_sink.spark.feed import Counts
 from spark_kafka_sink.spark.open_transactions import OpenTransaction
 from spark_kafka_sink.spark.reports_to_driver import ListenerAddress
 from spark_kafka_sink.spark.task import progress_sender
 from spark_kafka_sink.spark.task.progress_sender import PROGRESS, ProgressReporter
+from tests.spark.counting import driver_listener
 
 
 def message(name: str, records: int, *, call: str = "c", is_running: bool = True) -> bytes:
@@ -100,9 +101,8 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[ListenerAddress, Li
         came.set()
         return 0
 
-    listener = MetricsListener({PROGRESS: take})
-    yield listener.address, tasks, came
-    listener.stop()
+    with driver_listener({PROGRESS: take}) as address:
+        yield address, tasks, came
 
 
 def test_a_running_task_tells_again_and_again_and_once_when_it_ends(
@@ -122,15 +122,15 @@ def test_a_running_task_tells_again_and_again_and_once_when_it_ends(
 
 def test_a_driver_that_cannot_be_reached_is_left_alone_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress_sender, "INTERVAL_S", 0.01)
-    listener = MetricsListener({})
-    listener.stop()
+    with driver_listener({}) as address:
+        pass
     asked = threading.Semaphore(0)
 
     def counts() -> Counts:
         asked.release()
         return Counts()
 
-    with ProgressReporter().watching(listener.address, "1", "c", counts):
+    with ProgressReporter().watching(address, "1", "c", counts):
         assert asked.acquire(timeout=10)
         assert not asked.acquire(timeout=0.3)
 
@@ -147,15 +147,12 @@ def test_a_task_that_ends_while_the_driver_is_slow_does_not_run_any_more(monkeyp
             answered.set()
         return 0
 
-    listener = MetricsListener({PROGRESS: take})
-    try:
-        with ProgressReporter().watching(listener.address, "1", "c", lambda: Counts(1_000_000)):
+    with driver_listener({PROGRESS: take}) as address:
+        with ProgressReporter().watching(address, "1", "c", lambda: Counts(1_000_000)):
             assert answered.wait(60)
             monkeypatch.setattr(progress_sender, "TIMEOUT_S", 60)  # only the first message shall be late
             assert tasks.running()[0] == 1
         assert tasks.running()[0] == 0
-    finally:
-        listener.stop()
 
 
 @pytest.fixture

@@ -40,6 +40,7 @@ from tests.exactly_once.opened import client_of, soon
 from tests.kafka.fixtures import NewTopic, embedded_broker_kind, on_real_kafka
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
+from tests.spark.bad_rows import end
 from tests.spark.frames import options, read_values
 from tests.waiting import until, wait_until
 
@@ -257,13 +258,6 @@ def open_ids(settings: SinkOptions, batch: MicroBatch) -> list[str]:
     return [each.transactional_id for each in handles]
 
 
-def end(settings: SinkOptions, share: TaskTransaction, commit: bool) -> None:
-    assert share.transaction is not None
-    with client_of(settings.producer.bootstrap_servers[0]) as client:
-        (ended,) = TransactionClient(client).end([share.transaction.handle], commit, soon()).values()
-    assert ended.error == ""
-
-
 @on_real_kafka
 def test_a_tasks_rows_are_acked_and_invisible_until_somebody_else_commits_them(settings: SinkOptions) -> None:
     batch = MicroBatch.of_new_job()
@@ -274,7 +268,7 @@ def test_a_tasks_rows_are_acked_and_invisible_until_somebody_else_commits_them(s
     assert (handle.records, handle.partitions) == (95, ((settings.topic, "0"),))
     assert open_ids(settings, batch) == [handle.transactional_id]
     assert committed(settings) == []
-    end(settings, share_from_json(share_to_json(share), batch), True)
+    end(settings, share_from_json(share_to_json(share), batch), commit=True)
     assert open_ids(settings, batch) == []
 
 
@@ -313,7 +307,7 @@ def test_a_task_that_fails_leaves_nothing_open_and_the_next_is_not_harmed(settin
     assert note == "The task's transaction is aborted: consumers that read committed see none of its rows."
     assert open_ids(settings, batch) == []
     _, share = write(settings, numbered(100, 105), batch)
-    end(settings, share, True)
+    end(settings, share, commit=True)
 
 
 def test_a_task_of_a_job_that_has_taken_too_long_already_fails_before_it_writes(
@@ -327,7 +321,7 @@ def test_a_task_of_a_job_that_has_taken_too_long_already_fails_before_it_writes(
     with pytest.raises(BatchAbortedError, match=rf"{batch}: .*kafka\.transaction\.timeout\.ms"):
         written(batches_of_rows(rows, settings.topic), settings, batch)
     assert len(list(rows)) == 5
-    end(settings, share, False)
+    end(settings, share, commit=False)
     assert open_ids(settings, batch) == []
 
 
@@ -352,7 +346,7 @@ def test_a_job_is_as_old_as_its_first_row_that_went_to_a_broker(settings: SinkOp
         write(settings, numbered(30, 35), batch)[1],
     ]
     for share in shares:
-        end(settings, share, True)
+        end(settings, share, commit=True)
 
 
 def test_a_task_that_runs_while_its_job_takes_too_long_fails_and_leaves_nothing_open(
@@ -369,7 +363,7 @@ def test_a_task_that_runs_while_its_job_takes_too_long_fails_and_leaves_nothing_
 
     with pytest.raises(BatchAbortedError):
         written(batches_of_rows(rows(), settings.topic), settings, batch)
-    end(settings, share, False)
+    end(settings, share, commit=False)
     assert open_ids(settings, batch) == []
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from spark_kafka_sink.client.api_versions import NodeApiVersions, api_versions_request, node_api_versions
+from spark_kafka_sink.client.api_versions import api_versions_request, node_api_versions
 from spark_kafka_sink.client.cluster import Node
 from spark_kafka_sink.client.cluster_requests import ClusterRequest
 from spark_kafka_sink.client.connection_probe import NOT_REACHED, HostPort, ProbedConnection, probe_connections
@@ -63,7 +63,8 @@ def check_brokers(context: CheckContext) -> Iterator[CheckLine]:
         found = ", ".join(map(str, context.nodes.values()))
         hint = f"bootstrap.servers that cannot be reached: {dead}" if dead else ""
         answered = f"{len(context.nodes)} of {counted(len(nodes), 'broker')} answered"
-        yield ok("brokers", f"{answered}: {found}; {_release(context.versions)}", hint)
+        releases = " and ".join(dict.fromkeys(each.release for each in context.versions))
+        yield ok("brokers", f"{answered}: {found}; protocol of Kafka {releases}", hint)
 
 
 def _check_advertised(context: CheckContext, nodes: Mapping[int, Node]) -> Iterator[CheckLine]:
@@ -95,12 +96,6 @@ def _not_reached(node: Node, error: KafkaSinkError) -> CheckLine:
     address = address_text(node.host, node.port)
     text = f"broker {node.id} advertises {address}, which cannot be reached from here: {error.message}"
     return failed("brokers", text, _NOT_ADVERTISED.format(address=address, id=node.id), error.link)
-
-
-def _release(versions: list[NodeApiVersions]) -> str:
-    """Returns the releases of Kafka whose protocol the brokers speak."""
-    found = dict.fromkeys(each.release for each in versions)
-    return f"protocol of Kafka {' and '.join(found)}"
 
 
 # TLS

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spark_kafka_sink.counts import counted
-from spark_kafka_sink.reports.report_facts import Fact, Point
+from spark_kafka_sink.reports.report_facts import Fact, Point, thinned
 from spark_kafka_sink.reports.report_html import details_html, element, escaped, facts_html, table_html, time_series
 from spark_kafka_sink.spark.driver.views.watch_table import duration
 
@@ -50,7 +50,7 @@ def _facts(history: QueryHistory) -> list[Fact]:
 
 def _charts(history: QueryHistory) -> list[str]:
     at = history.ends_s() - history.column("began").min()
-    rates = _averages(at, history.rows_per_second())
+    rates = thinned(zip(at.tolist(), history.rows_per_second().tolist(), strict=True), _MOST_POINTS)
     each = "each micro-batch" if len(rates) == len(history) else f"{counted(len(rates), 'group')} of neighbouring micro-batches"
     throughput = f"Rows/s of {each}"
     parts = [f"<p>{throughput}</p>{time_series(throughput, rates)}"]
@@ -72,21 +72,8 @@ def _last(history: QueryHistory) -> str:
     return details_html(title, table_html(header, rows), is_open=True)
 
 
-def _averages(at: NDArray[np.float64], values: NDArray[np.float64]) -> list[Point]:
-    starts = _starts(len(at))
-    sizes = np.diff([*starts, len(at)])
-    return list(
-        zip((np.add.reduceat(at, starts) / sizes).tolist(), (np.add.reduceat(values, starts) / sizes).tolist(), strict=True)
-    )
-
-
 def _highest(at: NDArray[np.float64], values: NDArray[np.float64]) -> list[Point]:
     """Peaks must not vanish in an average. A value that is missing is not counted."""
-    starts = _starts(len(at))
+    starts = np.arange(0, len(at), -(-len(at) // _MOST_POINTS))  # of each group of neighbours
     highest = np.fmax.reduceat(values.astype(np.float64), starts)
     return list(zip(np.maximum.reduceat(at, starts).tolist(), highest.tolist(), strict=True))
-
-
-def _starts(count: int) -> NDArray[np.intp]:
-    """Returns where each group of neighbours starts."""
-    return np.arange(0, count, -(-count // _MOST_POINTS))

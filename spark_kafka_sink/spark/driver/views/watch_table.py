@@ -56,10 +56,6 @@ class _Seen:
     rates: deque[float] = field(default_factory=lambda: deque(maxlen=MOST_POINTS))
     intervals: deque[float] = field(default_factory=lambda: deque(maxlen=_INTERVALS))
 
-    def lag_s(self, now_s: float) -> float | None:
-        """Returns by how much the next commit is later than usual; None if two commits have not been seen yet."""
-        return max(now_s - self.totals.last_s - median(self.intervals), 0.0) if self.intervals else None
-
 
 @dataclass(frozen=True, slots=True)
 class _Line:
@@ -193,14 +189,11 @@ def _ack(totals: QueryTotals, place: int) -> str:
     return f"{totals.last_ack_ms[place]:,.0f}" if known else ""
 
 
-def _ago(line: _Line) -> str:
-    return "" if line.seen is None else duration(max(line.now_s - line.seen.totals.last_s, 0.0))
-
-
 def _lag(line: _Line) -> str:
-    """Nothing is due of a query that has ended, and of batch jobs."""
-    lag = None if line.seen is None or line.has_ended or line.query == BATCH_JOBS else line.seen.lag_s(line.now_s)
-    return "" if lag is None else duration(lag)
+    """Returns by how much the next commit is late. Nothing is due of a query that has ended, and of batch jobs."""
+    if line.seen is None or line.has_ended or line.query == BATCH_JOBS or not line.seen.intervals:
+        return ""
+    return duration(max(line.now_s - line.seen.totals.last_s - median(line.seen.intervals), 0.0))
 
 
 def _throughput(line: _Line) -> str:
@@ -212,7 +205,7 @@ _THROUGHPUT: Final = "trend"
 _COLUMNS: Final = (
     _Column("query", lambda line: line.label, _SHORT_ID, is_left=True),
     _Column("batch", lambda line: "" if line.seen is None else _batch(line.seen.totals, line.query), 6),
-    _Column("ago", _ago, 6),
+    _Column("ago", lambda line: "" if line.seen is None else duration(max(line.now_s - line.seen.totals.last_s, 0.0)), 6),
     _Column("rows", _of_last(lambda one: f"{one.last_records:,}"), 10),
     _Column("seconds", _of_last(lambda one: f"{one.seconds:,.1f}"), 7),
     _Column("rows/s", _of_last(lambda one: f"{_rate(one.last_records, one.seconds):,.0f}"), 9),
