@@ -54,11 +54,11 @@ def test_columns_that_are_nested_too_deeply_are_refused() -> None:
     with pytest.raises(SchemaError, match=DEEP):
         AVRO.derive(lists(900), "R")
     value: Any = 1
-    for _ in range(190):
+    for _ in range(400):
         value = [value]
-    column = pa.array([value], lists(190))
+    column = pa.array([value], lists(400))
     with pytest.raises((SchemaError, SerializationError), match=DEEP):
-        AVRO.load(nested("array", 190), {}).fit(column.type).encode(column)
+        AVRO.load(nested("array", 400), {}).fit(column.type).encode(column)
 
 
 def test_a_default_that_contains_itself_is_refused() -> None:
