@@ -11,7 +11,7 @@ from spark_kafka_sink.broker.cluster.metadata_image import BrokerState
 from spark_kafka_sink.broker.kafka_apis import KafkaApis
 from spark_kafka_sink.broker.network.listener import Listener, SecurityProtocol
 from spark_kafka_sink.broker.network.request_channel import KafkaRequestHandlerPool
-from spark_kafka_sink.broker.network.socket_server import NetworkSnapshot, SocketServer
+from spark_kafka_sink.broker.network.socket_server import SocketServer
 from spark_kafka_sink.errors import OptionError
 
 DIRECT_LISTENER = "DIRECT"
@@ -111,9 +111,9 @@ class BrokerServer:
             self.bind()
             self.serve()
 
-    def snapshot(self) -> NetworkSnapshot | None:
-        """Returns the current state of sockets and queues; None if the broker is stopped."""
-        return None if self._running is None else self._running[0].snapshot()
+    def connection_count(self) -> int:
+        """Returns the number of open connections; 0 if the broker is stopped."""
+        return 0 if self._running is None else self._running[0].connection_quotas.count()
 
 
 def security_protocol(config: BrokerConfig) -> SecurityProtocol:

@@ -27,11 +27,9 @@ class ReplayedRecord:
 
     partition: int
     offset: int
-    timestamp_ms: int
     key: bytes
     value: bytes | None
     producer_id: int
-    producer_epoch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +142,7 @@ def _replayed_batch(batch: FetchedBatch, partition: int) -> Iterator[Replayed]:
     producer_id = batch.producer_id if batch.is_transactional else -1
     for record in batch.each_record():
         if record.key is not None:
-            yield ReplayedRecord(
-                partition, record.offset, record.timestamp, record.key, record.value, producer_id, batch.producer_epoch
-            )
+            yield ReplayedRecord(partition, record.offset, record.key, record.value, producer_id)
 
 
 class TransactionMarkers:

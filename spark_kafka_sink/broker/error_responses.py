@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from spark_kafka_sink.protocol.api import AnyApi, ApiKey
 from spark_kafka_sink.protocol.apis import (
@@ -25,8 +25,6 @@ from spark_kafka_sink.protocol.apis import (
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fields import Message
 
-T = TypeVar("T")
-
 
 class Failure(NamedTuple):
     """The error and the version of the response. `message` is used if the response has a field for it."""
@@ -47,18 +45,23 @@ def error_response(api: AnyApi, version: int, body: Message, code: ErrorCode, me
 
 
 def _by_partition(
-    body: Any, topic_class: Callable[[str, Any], T], partition_class: Callable[[int, int], Any], failure: Failure
-) -> tuple[T, ...]:
-    return tuple(
-        topic_class(topic.name, tuple(partition_class(each.partition_index, failure.code) for each in topic.partitions))
-        for topic in body.topics
-    )
+    response: Callable[..., Message], topic_class: Callable[[str, Any], object], partition_class: Callable[[int, int], object]
+) -> ErrorResponse:
+    def failed(topic: Any, code: int) -> object:
+        return topic_class(topic.name, tuple(partition_class(each.partition_index, code) for each in topic.partitions))
+
+    return lambda body, failure: response(topics=tuple(failed(topic, failure.code) for topic in body.topics))
 
 
-def _by_resource(resources: Any, resource_class: Callable[[int, str | None, int, str], T], failure: Failure) -> tuple[T, ...]:
-    return tuple(
-        resource_class(failure.code, failure.message, resource.resource_type, resource.resource_name) for resource in resources
-    )
+def _by_resource(
+    response: Callable[..., Message], field: str, resource_class: Callable[[int, str | None, int, str], object]
+) -> ErrorResponse:
+    def failed(body: Any, failure: Failure) -> Message:
+        said = failure.code, failure.message
+        results = (resource_class(*said, resource.resource_type, resource.resource_name) for resource in body.resources)
+        return response(**{field: tuple(results)})
+
+    return failed
 
 
 # Records
@@ -92,24 +95,12 @@ def failed_fetch(body: Any, code: int) -> tuple[fetch.FetchableTopicResponse, ..
     return tuple(map(of_topic, body.topics))
 
 
-def _list_offsets(body: Any, failure: Failure) -> Message:
-    of_topic, of_partition = partition_offsets.ListOffsetsTopicResponse, partition_offsets.ListOffsetsPartitionResponse
-    return partition_offsets.ListOffsetsResponse(topics=_by_partition(body, of_topic, of_partition, failure))
-
-
 def _offset_for_leader_epoch(body: Any, failure: Failure) -> Message:
     def of_topic(topic: Any) -> partition_offsets.OffsetForLeaderTopicResult:
         failed = (partition_offsets.EpochEndOffset(failure.code, each.partition) for each in topic.partitions)
         return partition_offsets.OffsetForLeaderTopicResult(topic.topic, tuple(failed))
 
     return partition_offsets.OffsetForLeaderEpochResponse(topics=tuple(map(of_topic, body.topics)))
-
-
-def _delete_records(body: Any, failure: Failure) -> Message:
-    def of_partition(index: int, code: int) -> topics.DeleteRecordsPartitionResult:
-        return topics.DeleteRecordsPartitionResult(index, -1, code)
-
-    return topics.DeleteRecordsResponse(topics=_by_partition(body, topics.DeleteRecordsTopicResult, of_partition, failure))
 
 
 def _describe_producers(body: Any, failure: Failure) -> Message:
@@ -148,36 +139,11 @@ def _metadata(body: Any, failure: Failure) -> Message:
     return metadata.MetadataResponse(topics=failed, error_code=failure.code)
 
 
-def _create_topics(body: Any, failure: Failure) -> Message:
-    return topics.CreateTopicsResponse(
-        topics=tuple(
-            topics.CreatableTopicResult(topic.name, error_code=failure.code, error_message=failure.message)
-            for topic in body.topics
-        )
-    )
-
-
 def _delete_topics(body: Any, failure: Failure) -> Message:
     asked = body.topics if failure.version >= 6 else [topics.DeleteTopicState(name) for name in body.topic_names]
     return topics.DeleteTopicsResponse(
         responses=tuple(topics.DeletableTopicResult(topic.name, topic.topic_id, failure.code, failure.message) for topic in asked)
     )
-
-
-def _create_partitions(body: Any, failure: Failure) -> Message:
-    return topics.CreatePartitionsResponse(
-        results=tuple(topics.CreatePartitionsTopicResult(topic.name, failure.code, failure.message) for topic in body.topics)
-    )
-
-
-def _alter_configs(body: Any, failure: Failure) -> Message:
-    responses = _by_resource(body.resources, cluster.AlterConfigsResourceResponse, failure)
-    return cluster.AlterConfigsResponse(responses=responses)
-
-
-def _incremental_alter_configs(body: Any, failure: Failure) -> Message:
-    responses = _by_resource(body.resources, configs.AlterConfigsResourceResponse, failure)
-    return configs.IncrementalAlterConfigsResponse(responses=responses)
 
 
 # Groups
@@ -192,12 +158,6 @@ def _find_coordinator(body: Any, failure: Failure) -> Message:
         find_coordinator.Coordinator(key, -1, "", -1, failure.code, failure.message) for key in body.coordinator_keys
     )
     return find_coordinator.FindCoordinatorResponse(coordinators=coordinators)
-
-
-def _offset_commit(body: Any, failure: Failure) -> Message:
-    return group_offsets.OffsetCommitResponse(
-        topics=_by_partition(body, group_offsets.OffsetCommitResponseTopic, group_offsets.OffsetCommitResponsePartition, failure)
-    )
 
 
 def _offset_fetch(body: Any, failure: Failure) -> Message:
@@ -239,19 +199,6 @@ def _add_partitions_to_txn(body: Any, failure: Failure) -> Message:
     return transactions.AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topics)
 
 
-def _txn_offset_commit(body: Any, failure: Failure) -> Message:
-    of_topic, of_partition = transactions.TxnOffsetCommitResponseTopic, transactions.TxnOffsetCommitResponsePartition
-    return transactions.TxnOffsetCommitResponse(topics=_by_partition(body, of_topic, of_partition, failure))
-
-
-def _describe_transactions(body: Any, failure: Failure) -> Message:
-    return transactions.DescribeTransactionsResponse(
-        transaction_states=tuple(
-            transactions.TransactionState(failure.code, txn_id, "", 0, 0, 0, 0) for txn_id in body.transactional_ids
-        )
-    )
-
-
 def _top_level_error_code(response: Callable[..., Message]) -> ErrorResponse:
     return lambda body, failure: response(error_code=failure.code)
 
@@ -259,9 +206,17 @@ def _top_level_error_code(response: Callable[..., Message]) -> ErrorResponse:
 ERROR_RESPONSES: Final[Mapping[ApiKey, ErrorResponse]] = {
     ApiKey.PRODUCE: _produce,
     ApiKey.FETCH: _fetch,
-    ApiKey.LIST_OFFSETS: _list_offsets,
+    ApiKey.LIST_OFFSETS: _by_partition(
+        partition_offsets.ListOffsetsResponse,
+        partition_offsets.ListOffsetsTopicResponse,
+        partition_offsets.ListOffsetsPartitionResponse,
+    ),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: _offset_for_leader_epoch,
-    ApiKey.DELETE_RECORDS: _delete_records,
+    ApiKey.DELETE_RECORDS: _by_partition(
+        topics.DeleteRecordsResponse,
+        topics.DeleteRecordsTopicResult,
+        lambda index, code: topics.DeleteRecordsPartitionResult(index, -1, code),
+    ),
     ApiKey.DESCRIBE_PRODUCERS: _describe_producers,
     # Older versions have no field for it (KAFKA-12158), so they list no folder.
     ApiKey.DESCRIBE_LOG_DIRS: _top_level_error_code(cluster.DescribeLogDirsResponse),
@@ -272,9 +227,16 @@ ERROR_RESPONSES: Final[Mapping[ApiKey, ErrorResponse]] = {
     ApiKey.DESCRIBE_CLUSTER: lambda body, failure: cluster.DescribeClusterResponse(
         error_code=failure.code, error_message=failure.message
     ),
-    ApiKey.CREATE_TOPICS: _create_topics,
+    ApiKey.CREATE_TOPICS: lambda body, failure: topics.CreateTopicsResponse(
+        topics=tuple(
+            topics.CreatableTopicResult(topic.name, error_code=failure.code, error_message=failure.message)
+            for topic in body.topics
+        )
+    ),
     ApiKey.DELETE_TOPICS: _delete_topics,
-    ApiKey.CREATE_PARTITIONS: _create_partitions,
+    ApiKey.CREATE_PARTITIONS: lambda body, failure: topics.CreatePartitionsResponse(
+        results=tuple(topics.CreatePartitionsTopicResult(topic.name, failure.code, failure.message) for topic in body.topics)
+    ),
     ApiKey.DESCRIBE_ACLS: lambda body, failure: cluster.DescribeAclsResponse(
         error_code=failure.code, error_message=failure.message
     ),
@@ -284,11 +246,11 @@ ERROR_RESPONSES: Final[Mapping[ApiKey, ErrorResponse]] = {
     ApiKey.DELETE_ACLS: lambda body, failure: cluster.DeleteAclsResponse(
         filter_results=tuple(cluster.DeleteAclsFilterResult(failure.code, failure.message) for _ in body.filters)
     ),
-    ApiKey.DESCRIBE_CONFIGS: lambda body, failure: configs.DescribeConfigsResponse(
-        results=_by_resource(body.resources, configs.DescribeConfigsResult, failure)
+    ApiKey.DESCRIBE_CONFIGS: _by_resource(configs.DescribeConfigsResponse, "results", configs.DescribeConfigsResult),
+    ApiKey.ALTER_CONFIGS: _by_resource(cluster.AlterConfigsResponse, "responses", cluster.AlterConfigsResourceResponse),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: _by_resource(
+        configs.IncrementalAlterConfigsResponse, "responses", configs.AlterConfigsResourceResponse
     ),
-    ApiKey.ALTER_CONFIGS: _alter_configs,
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: _incremental_alter_configs,
     ApiKey.FIND_COORDINATOR: _find_coordinator,
     ApiKey.JOIN_GROUP: lambda body, failure: groups.JoinGroupResponse(
         error_code=failure.code, protocol_name=None if failure.version >= 7 else ""
@@ -296,7 +258,11 @@ ERROR_RESPONSES: Final[Mapping[ApiKey, ErrorResponse]] = {
     ApiKey.SYNC_GROUP: _top_level_error_code(groups.SyncGroupResponse),
     ApiKey.HEARTBEAT: _top_level_error_code(groups.HeartbeatResponse),
     ApiKey.LEAVE_GROUP: _top_level_error_code(groups.LeaveGroupResponse),
-    ApiKey.OFFSET_COMMIT: _offset_commit,
+    ApiKey.OFFSET_COMMIT: _by_partition(
+        group_offsets.OffsetCommitResponse,
+        group_offsets.OffsetCommitResponseTopic,
+        group_offsets.OffsetCommitResponsePartition,
+    ),
     ApiKey.OFFSET_FETCH: _offset_fetch,
     ApiKey.OFFSET_DELETE: _top_level_error_code(group_offsets.OffsetDeleteResponse),
     ApiKey.DESCRIBE_GROUPS: _describe_groups,
@@ -309,9 +275,17 @@ ERROR_RESPONSES: Final[Mapping[ApiKey, ErrorResponse]] = {
     ),
     ApiKey.ADD_PARTITIONS_TO_TXN: _add_partitions_to_txn,
     ApiKey.ADD_OFFSETS_TO_TXN: _top_level_error_code(transactions.AddOffsetsToTxnResponse),
-    ApiKey.TXN_OFFSET_COMMIT: _txn_offset_commit,
+    ApiKey.TXN_OFFSET_COMMIT: _by_partition(
+        transactions.TxnOffsetCommitResponse,
+        transactions.TxnOffsetCommitResponseTopic,
+        transactions.TxnOffsetCommitResponsePartition,
+    ),
     ApiKey.END_TXN: _top_level_error_code(transactions.EndTxnResponse),
-    ApiKey.DESCRIBE_TRANSACTIONS: _describe_transactions,
+    ApiKey.DESCRIBE_TRANSACTIONS: lambda body, failure: transactions.DescribeTransactionsResponse(
+        transaction_states=tuple(
+            transactions.TransactionState(failure.code, txn_id, "", 0, 0, 0, 0) for txn_id in body.transactional_ids
+        )
+    ),
     ApiKey.LIST_TRANSACTIONS: _top_level_error_code(list_transactions.ListTransactionsResponse),
     ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: _top_level_error_code(telemetry.GetTelemetrySubscriptionsResponse),
     ApiKey.PUSH_TELEMETRY: _top_level_error_code(telemetry.PushTelemetryResponse),

@@ -7,7 +7,6 @@ import random
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from types import TracebackType
 from typing import Final, NamedTuple, Self
 
 from spark_kafka_sink.client.api_versions import NodeApiVersions
@@ -80,7 +79,7 @@ class ClusterClient:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def prepare(self) -> bool:

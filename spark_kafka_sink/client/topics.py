@@ -28,12 +28,11 @@ from spark_kafka_sink.protocol.apis.metadata import (
     MetadataResponseTopic,
 )
 from spark_kafka_sink.protocol.apis.partition_offsets import (
-    EARLIEST_TIMESTAMP,
-    LATEST_TIMESTAMP,
     LIST_OFFSETS,
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
+    ListOffsetsTimestamp,
     ListOffsetsTopic,
 )
 from spark_kafka_sink.protocol.apis.topics import (
@@ -290,7 +289,7 @@ Offsets = Mapping[int, tuple[int, int]]
 
 def offsets_of(client: ClusterClient, topic: MetadataResponseTopic, deadline: float, isolation_level: int = 0) -> Offsets:
     """Returns the first offset and the next offset by partition, without partitions that do not answer."""
-    ends = (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP)
+    ends = (ListOffsetsTimestamp.EARLIEST, ListOffsetsTimestamp.LATEST)
     by_leader: dict[int, list[int]] = {}
     for each in topic.partitions:
         if each.leader_id >= 0:

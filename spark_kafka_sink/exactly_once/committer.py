@@ -191,7 +191,7 @@ class Committer:
             raise commit_timeout(batch, own, self._timeout_s, error, visibility, self._options, committing, call.gone) from error
         except KafkaSinkError as error:
             if not isinstance(error, CommitError):
-                is_invisible, is_deleted = self._is_invisible(batch, own, call), isinstance(error, CommitLogDeletedError)
+                is_invisible, is_deleted = _is_invisible(own, call), isinstance(error, CommitLogDeletedError)
                 # Nothing read: an earlier attempt may have been committed. A job has no earlier attempt.
                 may_be_earlier = (call.topic_id is None and not batch.is_job) or _key(batch) in self._logged_in
                 is_gone = is_deleted and (not is_invisible or call.is_logged_maybe or may_be_earlier)
@@ -226,7 +226,7 @@ class Committer:
             raise
         except KafkaSinkError:
             # Unless the log may have them. If it is gone, those that it had may be committed.
-            if self._is_invisible(batch, own, call) and Proof.COMMITTED in execution.abort(execution.view.own_handles):
+            if _is_invisible(own, call) and Proof.COMMITTED in execution.abort(execution.view.own_handles):
                 call.is_prepared_maybe = True
             raise
         finally:
@@ -244,7 +244,7 @@ class Committer:
             raise batch_aborted(batch, own, end.ended, recovery_rules.kept(execution.view), call.replaced)
         view = execution.view
         if not isinstance(end, Done):
-            is_invisible = self._is_invisible(batch, own, call) and not is_committed
+            is_invisible = _is_invisible(own, call) and not is_committed
             left = self._left_open(batch, view)
             raise commit_stopped(
                 batch,
@@ -277,11 +277,6 @@ class Committer:
         self._remember(batch, call)
         raise made_again(self._log.topic)
 
-    def _is_invisible(self, batch: MicroBatch, own: OwnTransactions, call: CommitCall) -> bool:
-        """Returns whether this run's rows cannot have been prepared, and therefore not committed."""
-        is_logged = any(key(each.handle) in call.logged for each in own)
-        return not is_logged and not call.is_prepared_maybe
-
     def _remember(self, batch: MicroBatch, call: CommitCall) -> None:
         """Remembers the log's topic for a repeated commit() and for abort_job, if the batch may have a record in it."""
         if call.topic_id is None or not call.is_logged_maybe:
@@ -293,7 +288,7 @@ class Committer:
 
     def _visibility(self, batch: MicroBatch, own: OwnTransactions, call: CommitCall) -> RowVisibility:
         """Returns what is known after a timeout. Aborts, within a separate time limit, transactions that cannot be committed."""
-        is_invisible = self._is_invisible(batch, own, call)
+        is_invisible = _is_invisible(own, call)
         handles = tuple(each.handle for each in own)
         proofs = self._execution(batch, View(batch.number, own), call).abort(handles) if is_invisible else frozenset()
         if call.visible is not None:
@@ -432,3 +427,8 @@ def _what_is_known(batch: MicroBatch, own: OwnTransactions, start: int | None, h
     if is_invisible:
         return f"{invisible}."
     return f"{batch}: {rows_of(own)} of this run, or some of them, may be committed; the next commit of the batch finds out."
+
+
+def _is_invisible(own: OwnTransactions, call: CommitCall) -> bool:
+    """Returns whether this run's rows cannot have been prepared, and therefore not committed."""
+    return not call.is_prepared_maybe and not any(key(each.handle) in call.logged for each in own)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 import uuid
 from collections import OrderedDict
@@ -162,14 +163,9 @@ class TransactionalIds:
 
     def owns(self, transactional_id: str) -> bool:
         """Returns whether the id belongs to a task of this query and driver, and is not the one of the commit log."""
-        rest = transactional_id.removeprefix(self.start)
-        token, dot, slot = rest.partition(".")
-        is_task = rest != transactional_id and bool(dot) and _is_hexadecimal(token) and slot.isascii() and slot.isdecimal()
-        return is_task and token.startswith(self.driver)
-
-
-def _is_hexadecimal(text: str) -> bool:
-    return bool(text) and all(each in "0123456789abcdef" for each in text)
+        token_and_slot = transactional_id.removeprefix(self.start)
+        is_of_driver = transactional_id.startswith(self.start + self.driver)
+        return is_of_driver and re.fullmatch(r"[0-9a-f]+\.[0-9]+", token_and_slot) is not None
 
 
 def foreign_prefix(prefix: str, record: CommitRecord) -> str | None:

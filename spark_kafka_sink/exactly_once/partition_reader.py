@@ -21,12 +21,11 @@ from spark_kafka_sink.producer.transactions.handle import TransactionHandle, par
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.apis.fetch import FETCH, FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from spark_kafka_sink.protocol.apis.partition_offsets import (
-    EARLIEST_TIMESTAMP,
-    LATEST_TIMESTAMP,
     LIST_OFFSETS,
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
+    ListOffsetsTimestamp,
     ListOffsetsTopic,
 )
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
@@ -79,7 +78,7 @@ class PartitionReader:
         while None in (offsets or [None]):
             node_id = leader_of(self._client, self._topic, self._partition, deadline)
             self.topic_id = self._client.known().topic_id(self._topic)
-            requests = [self._offsets_request(node_id, timestamp) for timestamp in (since_ms, LATEST_TIMESTAMP)]
+            requests = [self._offsets_request(node_id, timestamp) for timestamp in (since_ms, ListOffsetsTimestamp.LATEST)]
             offsets = [self._offset(answer) for answer in self._client.try_many(requests, deadline)]
             if None in offsets:
                 self._waiting.again()
@@ -251,8 +250,8 @@ class LogReader(PartitionReader):
 
     def _round(self, node_id: int, deadline: float) -> bool:
         """Requests unknown offsets, and fetches if they are known. False: try again after a pause, maybe with another leader."""
-        unknown = [LATEST_TIMESTAMP] if self._end is None else []
-        unknown += [EARLIEST_TIMESTAMP] if self._position is None else []
+        unknown = [ListOffsetsTimestamp.LATEST] if self._end is None else []
+        unknown += [ListOffsetsTimestamp.EARLIEST] if self._position is None else []
         questions = [self._offsets_request(node_id, timestamp) for timestamp in unknown]
         if self._position is not None:
             # At the end there is nothing to wait for; before it the broker answers as soon as the last stable offset moves.
@@ -264,7 +263,7 @@ class LogReader(PartitionReader):
         if None in offsets:
             return False
         for timestamp, offset in zip(unknown, offsets, strict=True):
-            if timestamp == LATEST_TIMESTAMP:
+            if timestamp == ListOffsetsTimestamp.LATEST:
                 self._end = offset
             else:
                 self._position = offset

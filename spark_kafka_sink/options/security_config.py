@@ -117,7 +117,12 @@ def security_config(settings: Mapping[str, object]) -> SecurityConfig:
 def read_option(option: Option, value: object, providers: Providers) -> Any:
     """Returns an option's parsed value. References are resolved now unless the option keeps them. Raises OptionError."""
     if option.kind.keeps_references:
-        return _keep_references(option.parse(value), providers)
+        read = option.parse(value)
+        if providers is DEFAULT_PROVIDERS:
+            return read
+        if isinstance(read, Secret):
+            return Secret(read.unresolved(), providers)
+        return TextWithReferences(read, providers) if has_references(read) else read
     if not any(
         isinstance(each, str) and has_references(each) for each in (value if isinstance(value, list | tuple) else [value])
     ):
@@ -136,14 +141,6 @@ def read_option(option: Option, value: object, providers: Providers) -> Any:
         raise OptionError(
             f"option {option.name}: the value of its reference is not {option.kind.wanted}", option=option.name
         ) from None
-
-
-def _keep_references(read: Any, providers: Providers) -> Any:
-    if providers is DEFAULT_PROVIDERS:
-        return read
-    if isinstance(read, Secret):
-        return Secret(read.unresolved(), providers)
-    return TextWithReferences(read, providers) if has_references(read) else read
 
 
 def _by_one_name(settings: Mapping[str, object], providers: Providers) -> dict[str, object]:

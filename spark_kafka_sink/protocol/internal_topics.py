@@ -1,4 +1,4 @@
-"""The records of Kafka's internal topics, and the markers that end transactions in a log."""
+"""The records of Kafka's internal topics."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import struct
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Any, Final, Generic, TypeVar
 
 from spark_kafka_sink.counts import counted
@@ -167,7 +166,7 @@ def decode_group_key(data: Buffer) -> OffsetCommitKey | GroupMetadataKey:
     return key
 
 
-# Records of `__transaction_state` (Kafka's module transaction-coordinator), and the markers that end transactions in a log.
+# Records of `__transaction_state` (Kafka's module transaction-coordinator).
 
 
 @message
@@ -202,26 +201,5 @@ class TransactionLogValue(Message):
     next_producer_epoch: int = wire(INT16, since=1, tag=3, default=-1)
 
 
-class ControlRecordType(IntEnum):
-    """The control records that end a transaction."""
-
-    ABORT = 0
-    COMMIT = 1
-
-
-@message
-class ControlRecordKey(Message):
-    """The key of a control record. `type` is a plain int, because KRaft's log has control records of other types."""
-
-    type: int = wire(INT16)
-
-
-@message
-class EndTxnMarker(Message):
-    coordinator_epoch: int = wire(INT32)
-
-
 TRANSACTION_LOG_KEY: Final = VersionedRecord(TransactionLogKey, 0, NEVER_FLEXIBLE, key_type=0)
 TRANSACTION_LOG_VALUE: Final = VersionedRecord(TransactionLogValue, 1, 1, written_version=1)
-CONTROL_RECORD_KEY: Final = VersionedRecord(ControlRecordKey, 0, NEVER_FLEXIBLE)
-END_TXN_MARKER: Final = VersionedRecord(EndTxnMarker, 0, NEVER_FLEXIBLE)

@@ -10,7 +10,6 @@ import urllib.parse
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any, Final, Self
 
 from spark_kafka_sink.errors import RegistryError, SchemaError, SchemaIncompatibleError, UsageError
@@ -76,7 +75,7 @@ class RegistryClient:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -41,7 +41,7 @@ class MemoryCoordinatorLog:
             raise ApiException(self.refusals.pop(0))
         first = len(self.items)
         for offset, (key, value) in enumerate(records, first):
-            self.items.append(ReplayedRecord(partition, offset, 0, key, value, producer_id, producer_epoch))
+            self.items.append(ReplayedRecord(partition, offset, key, value, producer_id))
         return first
 
     def mark(self, partition: int, producer_id: int, *, committed: bool) -> None:

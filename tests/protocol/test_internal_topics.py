@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import pytest
 
+from spark_kafka_sink.broker.log.batch import EndTransactionMarker, parse_marker
 from spark_kafka_sink.errors import ProtocolError, UnsupportedVersionError, UsageError
 from spark_kafka_sink.protocol.internal_topics import (
-    CONTROL_RECORD_KEY,
-    END_TXN_MARKER,
     GROUP_METADATA_KEY,
     GROUP_METADATA_VALUE,
     OFFSET_COMMIT_KEY,
     OFFSET_COMMIT_VALUE,
     TRANSACTION_LOG_VALUE,
-    ControlRecordKey,
-    ControlRecordType,
-    EndTxnMarker,
     GroupMetadataKey,
     GroupMetadataValue,
     OffsetCommitKey,
     OffsetCommitValue,
     decode_group_key,
 )
+from spark_kafka_sink.records.small_batches import ABORT, COMMIT
 from tests.every import every
 from tests.protocol.golden_records import RECORDS, GoldenRecord, golden_markers, golden_records
 
@@ -55,14 +52,14 @@ def test_bytes_behind_a_record_are_refused(golden: GoldenRecord) -> None:
         golden.record.decode(golden.data + b"\0")
 
 
-@pytest.mark.parametrize("type_", ControlRecordType)
-def test_markers_are_javas(type_: ControlRecordType) -> None:
+@pytest.mark.parametrize(("name", "constant"), [("ABORT", ABORT), ("COMMIT", COMMIT)])
+def test_markers_are_javas(name: str, constant: bytes) -> None:
     golden = golden_markers()
+    marker = EndTransactionMarker(1, 2, name == "COMMIT", 70_000)
 
-    assert CONTROL_RECORD_KEY.encode(ControlRecordKey(type_)) == golden[type_.name, "key"]
-    assert CONTROL_RECORD_KEY.decode(golden[type_.name, "key"]) == ControlRecordKey(type_)
-    assert END_TXN_MARKER.encode(EndTxnMarker(70_000)) == golden[type_.name, "value"]
-    assert END_TXN_MARKER.decode(golden[type_.name, "value"]) == EndTxnMarker(70_000)
+    assert (marker.key(), marker.value()) == (golden[name, "key"], golden[name, "value"])
+    assert parse_marker(1, 2, golden[name, "key"], golden[name, "value"]) == marker
+    assert constant == golden[name, "key"]
 
 
 class TestGroupKeys:

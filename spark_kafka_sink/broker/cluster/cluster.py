@@ -151,7 +151,9 @@ class Cluster:
     def alter_topic_configs(self, name: str, change: ConfigChange, *, validate_only: bool = False) -> None:
         """Replaces a topic's configs with the result of `change`. Raises ApiException."""
         with self._lock:
-            new_topics.check_topic_resource(name)
+            if not name:  # as in `ControllerConfigurationValidator.validateTopicName`
+                raise ApiException(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+            new_topics.check_name(name)
             topic = self.image.topics.get(name)
             # The values are checked first, even if the topic does not exist, as in
             # `ConfigurationControlManager.validateAlterConfig`.
@@ -306,7 +308,9 @@ def changes(before: MetadataImage, after: MetadataImage) -> Iterator[Event]:
     """Yields the changes to topics, brokers and settings, except leaders that move because a broker started or stopped."""
     for node, broker in after.brokers.items():
         if node not in before.brokers or before.brokers[node].is_up != broker.is_up:
-            yield _broker_event(broker)
+            address = ":".join(map(str, next(iter(broker.advertised.values()))))
+            text = f"Broker {node} is up at {address}" if broker.is_up else f"Broker {node} is down"
+            yield text, {"broker": node, "address": address}
     moves = before.up() == after.up()
     for name, topic in after.topics.items():
         known = before.topics.get(name)
@@ -333,13 +337,6 @@ def _security_events(before: MetadataImage, after: MetadataImage) -> Iterator[Ev
     for acl in before.acls:
         if acl not in after.acls:
             yield (f"Deleted ACL {acl}", {"acl": str(acl)})
-
-
-def _broker_event(broker: BrokerState) -> Event:
-    host, port = next(iter(broker.advertised.values()))
-    address = f"{host}:{port}"
-    text = f"Broker {broker.node_id} is up at {address}" if broker.is_up else f"Broker {broker.node_id} is down"
-    return text, {"broker": broker.node_id, "address": address}
 
 
 def _topic_events(before: TopicState, after: TopicState, *, moves: bool) -> Iterator[Event]:

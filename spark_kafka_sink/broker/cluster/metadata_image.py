@@ -52,7 +52,6 @@ class BrokerState:
     node_id: int
     advertised: Mapping[str, tuple[str, int]]
     is_up: bool = True
-    rack: str | None = None
 
 
 def address_text(host: str, port: int) -> str:

@@ -29,13 +29,6 @@ def check_name(name: str) -> None:
     raise ApiException(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
 
 
-def check_topic_resource(name: str) -> None:
-    """Checks the name of a topic whose configs are altered (`ControllerConfigurationValidator.validateTopicName`)."""
-    if not name:
-        raise ApiException(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
-    check_name(name)
-
-
 def check_collision(name: str, others: Iterable[str]) -> None:
     """Raises INVALID_TOPIC_EXCEPTION for names such as `a.b` and `a_b`, which have the same metric names."""
     metric_name = name.replace(".", "_")

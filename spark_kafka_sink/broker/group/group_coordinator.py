@@ -87,7 +87,6 @@ class GroupCoordinator:
 
     def __init__(self, log: CoordinatorLog, timer: Timer, config: BrokerConfig, wall_ms: Callable[[], int]) -> None:
         self._timer = timer
-        self._config = config
         self._log = GroupLog(log)
         self._lock = threading.Lock()
         self._groups = GroupRunner(self._log, timer, config, wall_ms, self._timed_out)
@@ -234,10 +233,6 @@ class GroupCoordinator:
                 self._timer.after(0, lambda: self.move(moved))
 
         cluster.on_change(changed)
-
-    def partition_of(self, group_id: str) -> int:
-        """Returns the partition of `__consumer_offsets` whose leader is the group's coordinator."""
-        return self._log.partition_of(group_id)
 
     def load(self) -> None:
         """Reads the topic once, before the first request. Members are unchanged, and their sessions start now."""

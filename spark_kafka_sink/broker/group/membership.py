@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 
 UNKNOWN_MEMBER_ID: Final = ""
-"""The member id in a request whose member has none yet."""
+"""The member id of a member that has none yet, and of administrators, which remove static members by instance id."""
 
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 5 * 60 * 1000
 """The maximum wait of a new member for its first generation (`CLASSIC_GROUP_NEW_MEMBER_JOIN_TIMEOUT_MS`)."""
@@ -228,10 +228,6 @@ def _keep_assignment(
     effects.store = Store(metadata_of(group), stored)
 
 
-UNDEFINED = ""
-"""The member id in requests of administrators, which remove static members by instance id."""
-
-
 def leave(group: ClassicGroup, leaving: Iterable[MemberIdentity], effects: Effects) -> list[MemberResponse]:
     """Removes members, with one rebalance for all that leave together (KIP-345)."""
     responses = []
@@ -256,8 +252,8 @@ def _leave(group: ClassicGroup, identity: MemberIdentity, effects: Effects) -> N
         group.remove(member_id)
         effects.end_session(member_id)
         return
-    if member_id == UNDEFINED and instance is not None:
-        member_id = group.static_members.get(instance, UNDEFINED)
+    if member_id == UNKNOWN_MEMBER_ID and instance is not None:
+        member_id = group.static_members.get(instance, UNKNOWN_MEMBER_ID)
     member = group.member_of(member_id, instance)
     logger.info("Member %s has left group %s; reason: %s", member_id, group.group_id, identity.reason or "not provided")
     _remove(group, member, effects)

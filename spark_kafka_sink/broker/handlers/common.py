@@ -178,4 +178,4 @@ def current_leader(image: MetadataImage, topic: str, index: int) -> LeaderIdAndE
 def node_endpoints(image: MetadataImage, node_ids: set[int], listener: Listener) -> tuple[NodeEndpoint, ...]:
     """Returns the addresses of the running brokers, for a client of this listener."""
     running = (image.brokers[node] for node in sorted(node_ids) if node in image.up())
-    return tuple(NodeEndpoint(broker.node_id, *broker.advertised[listener.name], broker.rack) for broker in running)
+    return tuple(NodeEndpoint(broker.node_id, *broker.advertised[listener.name]) for broker in running)

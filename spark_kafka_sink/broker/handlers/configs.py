@@ -82,13 +82,6 @@ def _alter(
         raise ApiException(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
 
 
-def _parsed_id(name: str) -> int:
-    digits = name[1:] if name[:1] in ("+", "-") else name
-    if not digits.isdecimal() or len(digits) > 10:
-        raise ApiException(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
-    return int(name)
-
-
 def _refuse_nulls(names: Iterable[str]) -> None:
     if listed := ", ".join(names):
         raise ApiException(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {listed}")
@@ -133,7 +126,10 @@ def _described_configs(services: BrokerServices, resource: configs.DescribeConfi
         raise ApiException(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {kind}")
     if not name:
         return []  # those that were set for all brokers
-    if _parsed_id(name) != services.node_id:
+    digits = name[1:] if name[:1] in ("+", "-") else name
+    if not digits.isdecimal() or len(digits) > 10:
+        raise ApiException(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
+    if int(name) != services.node_id:
         text = f"Unexpected broker id, expected {services.node_id} or empty string, but received {name}"
         raise ApiException(ErrorCode.INVALID_REQUEST, text)
     return broker_values(services.config, services.node_id)

@@ -19,13 +19,13 @@ from spark_kafka_sink.broker.handlers.common import (
     node_endpoints,
     topic_name,
 )
-from spark_kafka_sink.broker.log.local_log import ListOffsetsTimestamp
 from spark_kafka_sink.broker.log.log_manager import LedPartition
 from spark_kafka_sink.broker.log.log_types import FetchDataInfo, IsolationLevel, TimestampAndOffset
 from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.broker.timer import DelayedOperation
 from spark_kafka_sink.protocol.apis import fetch
 from spark_kafka_sink.protocol.apis import partition_offsets as offsets
+from spark_kafka_sink.protocol.apis.partition_offsets import ListOffsetsTimestamp
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 
 

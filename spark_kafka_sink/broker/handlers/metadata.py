@@ -38,7 +38,7 @@ def api_versions_handler(versions: ApiVersionManager) -> Handler:
     """Returns the handler of ApiVersions, which any client may send, even before a login."""
 
     def handle_api_versions(_services: BrokerServices, request: Request) -> Message:
-        if request.has_unsupported_version:
+        if request.version != request.header.api_version:
             return versions.unsupported()
         if request.version >= 3:  # KIP-511: the client's name for logs and metrics; names that would not fit are refused
             body: ApiVersionsRequest = request.body
@@ -65,7 +65,7 @@ def handle_metadata(services: BrokerServices, request: Request) -> metadata.Meta
     running = (image.brokers[node] for node in image.up())
     listener, with_bits = request.listener.name, body.include_cluster_authorized_operations
     return metadata.MetadataResponse(
-        brokers=tuple(metadata.MetadataResponseBroker(each.node_id, *each.advertised[listener], each.rack) for each in running),
+        brokers=tuple(metadata.MetadataResponseBroker(each.node_id, *each.advertised[listener]) for each in running),
         cluster_id=services.cluster.cluster_id,
         controller_id=services.cluster.controller_id(),
         topics=topics,
@@ -116,7 +116,11 @@ def _found_or_made(services: BrokerServices, request: Request, name: str) -> Top
     if known is not None:
         return known
     may_create = body.allow_auto_topic_creation and cluster.config.auto_create_topics_enable
-    if may_create and not _is_creatable(services, request, name):
+    create = AclOperation.CREATE
+    if may_create and not (
+        is_allowed(services, request, create, ResourceType.CLUSTER, logged=False)
+        or is_allowed(services, request, create, ResourceType.TOPIC, name)
+    ):
         raise ApiException(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     check_name(name)
     if not may_create:
@@ -128,13 +132,6 @@ def _found_or_made(services: BrokerServices, request: Request, name: str) -> Top
         if error.code is ErrorCode.TOPIC_ALREADY_EXISTS and known is not None:  # another client was faster
             return known
         raise
-
-
-def _is_creatable(services: BrokerServices, request: Request, topic: str) -> bool:
-    create = AclOperation.CREATE
-    return is_allowed(services, request, create, ResourceType.CLUSTER, logged=False) or is_allowed(
-        services, request, create, ResourceType.TOPIC, topic
-    )
 
 
 def _failed_topic(code: ErrorCode, name: str | None, asked: metadata.MetadataRequestTopic) -> metadata.MetadataResponseTopic:
@@ -185,16 +182,16 @@ def handle_describe_cluster(services: BrokerServices, request: Request) -> Descr
     return DescribeClusterResponse(
         cluster_id=services.cluster.cluster_id,
         controller_id=services.cluster.controller_id(),
-        brokers=tuple(
-            DescribeClusterBroker(each.node_id, *each.advertised[listener], each.rack, not each.is_up) for each in listed
-        ),
+        brokers=tuple(DescribeClusterBroker(each.node_id, *each.advertised[listener], None, not each.is_up) for each in listed),
         cluster_authorized_operations=cluster_operations(services, request, asked=body.include_cluster_authorized_operations),
     )
 
 
-_GROUP_KEY: Final = 0
-_TRANSACTION_KEY: Final = 1
-_COORDINATOR_TYPES: Final = {_GROUP_KEY: CoordinatorType.GROUP, _TRANSACTION_KEY: CoordinatorType.TRANSACTION}
+_COORDINATORS: Final = {
+    0: (CoordinatorType.GROUP, ResourceType.GROUP),
+    1: (CoordinatorType.TRANSACTION, ResourceType.TRANSACTIONAL_ID),
+}
+"""The coordinator and the resource of each key type."""
 _FIRST_WITH_MANY_KEYS = 4
 
 
@@ -212,13 +209,10 @@ def handle_find_coordinator(services: BrokerServices, request: Request) -> FindC
 def _coordinator(services: BrokerServices, request: Request, key: str) -> Coordinator:
     key_type = request.body.key_type
     try:
-        if key_type == _GROUP_KEY:
-            check_right(services, request, AclOperation.DESCRIBE, ResourceType.GROUP, key)
-        elif key_type == _TRANSACTION_KEY:
-            check_right(services, request, AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, key)
-        kind = _COORDINATOR_TYPES.get(key_type)
-        if kind is None:
+        if key_type not in _COORDINATORS:
             raise ApiException(ErrorCode.INVALID_REQUEST, f"There is no coordinator of type {key_type}.")
+        kind, resource_type = _COORDINATORS[key_type]
+        check_right(services, request, AclOperation.DESCRIBE, resource_type, key)
         node = services.cluster.coordinator(kind, key)
         broker = services.cluster.image.brokers.get(node)
         if broker is None:

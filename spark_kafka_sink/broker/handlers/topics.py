@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from spark_kafka_sink.broker.acl import AclOperation, ResourceType
@@ -76,15 +76,11 @@ def _created(services: BrokerServices, request: Request, topic: api.CreatableTop
         created.topic_id,
         num_partitions=len(created.partitions),
         replication_factor=len(created.partitions[0].replicas),
-        configs=_created_configs(services, created.configs),
-    )
-
-
-def _created_configs(services: BrokerServices, configs: Mapping[str, str]) -> tuple[api.CreatableTopicConfigs, ...]:
-    values = sorted(topic_values(services.config, configs), key=lambda each: each.key.name)
-    # Returned as the client wrote them.
-    return tuple(
-        api.CreatableTopicConfigs(each.key.name, configs.get(each.key.name, each.text), False, each.source) for each in values
+        configs=tuple(
+            # Returned as the client wrote them.
+            api.CreatableTopicConfigs(each.key.name, created.configs.get(each.key.name, each.text), False, each.source)
+            for each in sorted(topic_values(services.config, created.configs), key=lambda each: each.key.name)
+        ),
     )
 
 
@@ -121,7 +117,7 @@ def _deletions(
         yield _forbidden_by_name(services, request, name) or _deleted_by_name(services, image, name, ids)
     by_both = {image.topics[name].topic_id for name in names if name in image.topics and name not in repeated_names}
     for topic_id in [topic_id for topic_id in ids if topic_id not in repeated_ids and topic_id not in by_both]:
-        yield _forbidden_by_id(services, request, topic_id) or _deleted_by_id(services, image, topic_id)
+        yield _deleted_by_id(services, request, topic_id, image.names.get(topic_id))
 
 
 def _may_delete(services: BrokerServices, request: Request, topic: str, operation: AclOperation) -> bool:
@@ -137,13 +133,6 @@ def _forbidden_by_name(services: BrokerServices, request: Request, name: str) ->
     ):
         return None
     return _forbidden_deletion(name, ZERO_UUID)
-
-
-def _forbidden_by_id(services: BrokerServices, request: Request, topic_id: uuid.UUID) -> api.DeletableTopicResult | None:
-    name = services.cluster.image.names.get(topic_id)
-    if name is None or _may_delete(services, request, name, AclOperation.DELETE):
-        return None
-    return _forbidden_deletion(name if _may_delete(services, request, name, AclOperation.DESCRIBE) else None, topic_id)
 
 
 def _forbidden_deletion(name: str | None, topic_id: uuid.UUID) -> api.DeletableTopicResult:
@@ -166,10 +155,11 @@ def _deleted_by_name(
     return _deleted(services, name, topic.topic_id)
 
 
-def _deleted_by_id(services: BrokerServices, image: MetadataImage, topic_id: uuid.UUID) -> api.DeletableTopicResult:
-    name = image.names.get(topic_id)
+def _deleted_by_id(services: BrokerServices, request: Request, topic_id: uuid.UUID, name: str | None) -> api.DeletableTopicResult:
     if name is None:
         return api.DeletableTopicResult(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID, _UNKNOWN_ID)
+    if not _may_delete(services, request, name, AclOperation.DELETE):
+        return _forbidden_deletion(name if _may_delete(services, request, name, AclOperation.DESCRIBE) else None, topic_id)
     return _deleted(services, name, topic_id)
 
 
@@ -222,21 +212,16 @@ def _records_deleted(
     services: BrokerServices, request: Request, topic: str, index: int, offset: int
 ) -> api.DeleteRecordsPartitionResult:
     try:
+        # `ReplicaManager.deleteRecordsOnLocalLog` and `Partition.deleteRecordsOnLeader`. The response has no field for a message.
         check_right(services, request, AclOperation.DELETE, ResourceType.TOPIC, topic)
-        return api.DeleteRecordsPartitionResult(index, _deleted_before(services, topic, index, offset), ErrorCode.NONE)
+        if services.cluster.image.partition(topic, index) is not None and topic in INTERNAL_TOPICS:
+            raise ApiException(ErrorCode.INVALID_TOPIC_EXCEPTION)
+        log = services.replica_manager.led(topic, index).log
+        if not log.config.delete:
+            raise ApiException(ErrorCode.POLICY_VIOLATION)
+        return api.DeleteRecordsPartitionResult(index, log.delete_records_before(offset), ErrorCode.NONE)
     except ApiException as error:
         return api.DeleteRecordsPartitionResult(index, -1, error.code)
-
-
-def _deleted_before(services: BrokerServices, topic: str, index: int, offset: int) -> int:
-    """Returns the new start of the partition (`ReplicaManager.deleteRecordsOnLocalLog`, `Partition.deleteRecordsOnLeader`)."""
-    if services.cluster.image.partition(topic, index) is not None and topic in INTERNAL_TOPICS:
-        raise ApiException(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot delete records of internal topic {topic}")
-    log = services.replica_manager.led(topic, index).log
-    if not log.config.delete:
-        text = f"Records of partition {topic}-{index} can not be deleted due to the configured policy"
-        raise ApiException(ErrorCode.POLICY_VIOLATION, text)
-    return log.delete_records_before(offset)
 
 
 IN_MEMORY: Final = ":memory:"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from enum import IntEnum
 from itertools import takewhile
 from operator import attrgetter
 from pathlib import Path
@@ -15,6 +14,7 @@ from spark_kafka_sink.broker.log.log_files import SWAP_SUFFIX, LeaderEpochCache
 from spark_kafka_sink.broker.log.log_segment import AbortedTxn, BatchPosition, LogSegment
 from spark_kafka_sink.broker.log.log_types import AbortedTransaction, LogConfig, TimestampAndOffset
 from spark_kafka_sink.broker.log.segment_records import records_at
+from spark_kafka_sink.protocol.apis.partition_offsets import ListOffsetsTimestamp
 from spark_kafka_sink.records.batch_header import NO_TIMESTAMP
 from spark_kafka_sink.records.compression import Buffer
 
@@ -168,16 +168,6 @@ class LocalLog:
         self.segments.add(cleaned)
         cleaned.become_inactive()
         return True
-
-
-class ListOffsetsTimestamp(IntEnum):
-    """Special timestamps of ListOffsetsRequest."""
-
-    LATEST = -1
-    EARLIEST = -2
-    MAX_TIMESTAMP = -3
-    EARLIEST_LOCAL = -4
-    LATEST_TIERED = -5
 
 
 def find_offset(local: LocalLog, epochs: LeaderEpochCache, log_start_offset: int, timestamp: int) -> TimestampAndOffset | None:

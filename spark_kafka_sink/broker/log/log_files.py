@@ -146,12 +146,12 @@ class Checkpoints:
             write_whole(self._folder / name, f"0\n1\n{self._name} {offset}\n".encode(), sync=sync)
 
 
-def read_offset_checkpoint(path: Path, default: int) -> int:
-    """Returns the offset in the file, or `default` if there is none."""
+def read_offset_checkpoint(path: Path) -> int:
+    """Returns the offset in the file, or 0 if there is none."""
     try:
         return int(path.read_text("utf-8").splitlines()[2].split()[2])
     except (FileNotFoundError, IndexError, ValueError):
-        return default
+        return 0
 
 
 def renamed_away(folder: Path, suffix: str) -> Path:

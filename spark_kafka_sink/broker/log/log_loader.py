@@ -55,8 +55,8 @@ class _LogLoader:
         self._now_ms = now_ms
         self._epochs = log_files.LeaderEpochCache(folder / log_files.LEADER_EPOCH_CHECKPOINT)
         self._snapshots = ProducerSnapshots(folder)
-        self._log_start = log_files.read_offset_checkpoint(folder / log_files.LOG_START_OFFSET_CHECKPOINT, 0)
-        self._recovery_point = log_files.read_offset_checkpoint(folder / log_files.RECOVERY_POINT_CHECKPOINT, 0)
+        self._log_start = log_files.read_offset_checkpoint(folder / log_files.LOG_START_OFFSET_CHECKPOINT)
+        self._recovery_point = log_files.read_offset_checkpoint(folder / log_files.RECOVERY_POINT_CHECKPOINT)
         # Deleted before anything else changes: a crash from here on is not a clean shutdown.
         self._clean = (folder / log_files.CLEAN_SHUTDOWN).exists()
         (folder / log_files.CLEAN_SHUTDOWN).unlink(missing_ok=True)

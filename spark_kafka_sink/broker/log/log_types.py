@@ -67,11 +67,8 @@ class LogAppendInfo:
     """
 
     base_offset: int
-    last_offset: int
     log_append_time_ms: int
     log_start_offset: int
-    record_count: int
-    size: int
     duplicate: bool = False
 
 

@@ -69,7 +69,7 @@ class ProducerStateManager:
             return
         state = self._verifications.get(batch.producer_id)
         verified = state is not None and state.guard is guard
-        if not verified and not self.has_ongoing_transaction(batch.producer_id, batch.producer_epoch):
+        if not verified and not self._has_ongoing_transaction(batch.producer_id, batch.producer_epoch):
             raise ApiException(ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
 
     def complete(self, appended: ProducerAppendInfo, completed: CompletedTxn | None, index: TransactionIndex | None) -> None:
@@ -96,11 +96,9 @@ class ProducerStateManager:
     def _see_unstable(self) -> None:
         self.first_unstable_offset = next(iter(self._ongoing), None)
 
-    def has_ongoing_transaction(self, producer_id: int, producer_epoch: int | None = None) -> bool:
+    def _has_ongoing_transaction(self, producer_id: int, producer_epoch: int) -> bool:
         entry = self._producers.get(producer_id)
-        if entry is None or entry.current_txn_first_offset is None:
-            return False
-        return producer_epoch is None or entry.producer_epoch == producer_epoch
+        return entry is not None and entry.current_txn_first_offset is not None and entry.producer_epoch == producer_epoch
 
     def maybe_start_verification(
         self, producer_id: int, sequence: int, epoch: int, supports_epoch_bump: bool, now_ms: int
@@ -117,7 +115,7 @@ class ProducerStateManager:
                 ErrorCode.INVALID_PRODUCER_EPOCH,
                 f"Epoch of producer {producer_id} is {epoch}, which is smaller than the last seen epoch {entry.producer_epoch}",
             )
-        if self.has_ongoing_transaction(producer_id, epoch):
+        if self._has_ongoing_transaction(producer_id, epoch):
             return None
         fresh = VerificationStateEntry(now_ms, sequence, epoch, supports_epoch_bump)
         state = self._verifications.setdefault(producer_id, fresh)

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from spark_kafka_sink.broker.api_exception import ApiException
-from spark_kafka_sink.broker.log.batch import BatchHeader, EndTransactionMarker
+from spark_kafka_sink.broker.log.batch import EndTransactionMarker
 from spark_kafka_sink.broker.log.local_log import CleanableLog, deletable_segments, find_offset, old_segments, segments_before
 from spark_kafka_sink.broker.log.log_files import Checkpoints, EpochEntry, delete_folder, storage_errors
 from spark_kafka_sink.broker.log.log_loader import load_log
@@ -159,7 +159,7 @@ class UnifiedLog:
             duplicate = self._state.find_duplicate(batch) if origin is AppendOrigin.CLIENT else None
             if duplicate is not None:
                 # Kafka returns the time of the stored batch, whatever its timestamp type.
-                return self._info(batch, duplicate.first_offset, duplicate.timestamp, duplicate=True)
+                return LogAppendInfo(duplicate.first_offset, duplicate.timestamp, self._log_start_offset, duplicate=True)
             self._state.check_verified(batch, guard)
             appended = self._state.prepare_update(batch.producer_id, origin)
             completed = appended.append(batch, marker)
@@ -176,11 +176,7 @@ class UnifiedLog:
         if self.log_end_offset - self._recovery_point >= self.config.flush_messages:
             self._flush()
         stamped = self.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
-        return self._info(batch, batch.base_offset, batch.max_timestamp if stamped else NO_TIMESTAMP)
-
-    def _info(self, batch: BatchHeader, base_offset: int, time: int, *, duplicate: bool = False) -> LogAppendInfo:
-        last = base_offset + batch.last_offset_delta
-        return LogAppendInfo(base_offset, last, time, self._log_start_offset, batch.record_count, batch.size, duplicate)
+        return LogAppendInfo(batch.base_offset, batch.max_timestamp if stamped else NO_TIMESTAMP, self._log_start_offset)
 
     def _roll(self) -> LogSegment:
         """Starts a segment. The producers' snapshot is written first, so a failure changes nothing."""
@@ -230,11 +226,6 @@ class UnifiedLog:
     def active_producers(self) -> list[ActiveProducer]:
         with self._locked():
             return self._state.active_producers()
-
-    def has_ongoing_transaction(self, producer_id: int, producer_epoch: int | None = None) -> bool:
-        """Returns whether the producer has open records here, neither committed nor aborted. None: with any epoch."""
-        with self._locked():
-            return self._state.has_ongoing_transaction(producer_id, producer_epoch)
 
     def maybe_start_transaction_verification(
         self, producer_id: int, sequence: int, epoch: int, *, supports_epoch_bump: bool

@@ -88,7 +88,7 @@ class Processor:
     """Reads and writes connections (Kafka's Processor). Its thread owns the selector and the connections.
 
     Other threads use `accept` (the Acceptor, through `_new_connections`), `enqueue_response` (any thread, through `_responses`),
-    `begin_shutdown`, `close` and the counts. A connection is muted from the arrival of a request until its response is sent. So
+    `begin_shutdown` and `close`. A connection is muted from the arrival of a request until its response is sent. So
     its requests are served one after another, which keeps a partition's records in the order in which they were sent.
     """
 
@@ -130,9 +130,6 @@ class Processor:
         if self._running:
             self._responses.append(response)
             self._selector.wakeup()
-
-    def connection_count(self) -> int:
-        return len(self._connections)
 
     def begin_shutdown(self) -> None:
         self._running = False

@@ -147,10 +147,6 @@ class Request:
     def is_answered(self) -> bool:
         return self._answered.locked()
 
-    @property
-    def has_unsupported_version(self) -> bool:
-        return self.version != self.header.api_version
-
     def answer(self, body: Message) -> None:
         """Sends the response. A body that cannot be encoded is answered as UNKNOWN_SERVER_ERROR."""
         if self._is_first("answer") and not self._is_intercepted(body):
@@ -164,11 +160,7 @@ class Request:
     def answer_last(self, body: Message) -> None:
         """Answers, then closes the connection."""
         if self._is_first("answer_last") and not self._is_intercepted(body):
-            buffers = self._encoded(body, None)
-            if buffers is None:
-                self.drop()
-            else:
-                self._respond(Response(self, ResponseAction.SEND, buffers, announced=sum(map(len, buffers))))
+            self.deliver_part(body, None)
 
     def answer_error(self, code: ErrorCode, message: str | None = None) -> None:
         """Answers with this API's response in which everything has `code`. Closes the connection if there is none.
@@ -205,8 +197,8 @@ class Request:
             return
         self._respond(Response(self, ResponseAction.SEND, buffers, self._throttle_ms))
 
-    def deliver_part(self, body: Message, size: int) -> None:
-        """Sends the first `size` bytes of the frame's message and closes the connection, so the frame ends too early."""
+    def deliver_part(self, body: Message, size: int | None) -> None:
+        """Sends the first `size` bytes of the frame's message, or all of them, and closes the connection."""
         buffers = self._encoded(body, None)
         if buffers is None:
             self.drop()

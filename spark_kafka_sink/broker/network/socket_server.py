@@ -7,7 +7,6 @@ import logging
 import socket
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from selectors import EVENT_READ, DefaultSelector
 from typing import Final
 
@@ -160,26 +159,10 @@ def _bound(listener: Listener) -> socket.socket:
 JOIN_TIMEOUT_S = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class NetworkSnapshot:
-    """The current state of the network.
-
-    `by_processor`: the connections of each Processor. `blocked_processors`: the number that waits for room in the request queue.
-    """
-
-    by_processor: tuple[int, ...]
-    request_queue_size: int
-    blocked_processors: int
-
-    @property
-    def connections(self) -> int:
-        return sum(self.by_processor)
-
-
 class SocketServer:
     """The sockets of a broker (Kafka's SocketServer). The constructor binds ports, `start` serves, `stop` ends it for good.
 
-    Only the thread that owns the broker calls `start` and `stop`; any thread calls `snapshot`.
+    Only the thread that owns the broker calls `start` and `stop`.
     """
 
     def __init__(
@@ -254,13 +237,6 @@ class SocketServer:
         if not all(ended):
             logger.error("Network threads did not stop within %s s", timeout_s)
         return all(ended)
-
-    def snapshot(self) -> NetworkSnapshot:
-        return NetworkSnapshot(
-            by_processor=tuple(processor.connection_count() for processor in self._processors),
-            request_queue_size=self.request_channel.request_queue_size(),
-            blocked_processors=self.request_channel.blocked_senders(),
-        )
 
 
 def _principals(config: BrokerConfig) -> SslPrincipalMapper:

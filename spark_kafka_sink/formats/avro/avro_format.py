@@ -173,7 +173,7 @@ def _base(schema: dict[str, Any]) -> str:
 # Deriving a schema
 
 
-def derive(kind: pa.DataType, name: str, *, nullable: bool = False) -> str:
+def derive(kind: pa.DataType, name: str) -> str:
     """Derives a schema, as JSON text.
 
     A nullable field becomes a union of null and its type, with null as its default. A nested record is named after its path: the
@@ -182,7 +182,6 @@ def derive(kind: pa.DataType, name: str, *, nullable: bool = False) -> str:
     Args:
         kind: type of the column; a struct becomes a record.
         name: name of the record, with its namespace if it has one.
-        nullable: whether the value itself becomes a union with null.
 
     Raises:
         SchemaError: Avro has no such name or type. The text names each column.
@@ -191,7 +190,7 @@ def derive(kind: pa.DataType, name: str, *, nullable: bool = False) -> str:
     walk = _Derivation()
     found = walk.type_of(kind, name, "")
     walk.end("Avro")
-    return json.dumps(["null", found] if nullable and found != "null" else found, ensure_ascii=False)
+    return json.dumps(found, ensure_ascii=False)
 
 
 class _Derivation(Derivation):

@@ -335,5 +335,5 @@ class TransactionScope(SendScope):
         finally:
             self._lifecycle.scope_closed()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import IntEnum
 
 from spark_kafka_sink.protocol.api import Api, ApiKey
 from spark_kafka_sink.protocol.fields import INT8, INT16, INT32, INT64, STRING, ArrayOf, Message, message, wire
@@ -10,15 +11,14 @@ from spark_kafka_sink.protocol.fields import INT8, INT16, INT32, INT64, STRING, 
 # ListOffsets (2): the first offset at or after a timestamp, or an end of a partition.
 
 
-LATEST_TIMESTAMP = -1
-"""The offset after the last record that is visible at the isolation level."""
-EARLIEST_TIMESTAMP = -2
-MAX_TIMESTAMP = -3
-"""The record with the largest timestamp (KIP-734)."""
-EARLIEST_LOCAL_TIMESTAMP = -4
-"""The first offset that is not only in tiered storage (KIP-405)."""
-LATEST_TIERED_TIMESTAMP = -5
-"""The last offset in tiered storage (KIP-1005)."""
+class ListOffsetsTimestamp(IntEnum):
+    """Special timestamps: an end of a partition, the record with the largest timestamp, the bounds of tiered storage."""
+
+    LATEST = -1
+    EARLIEST = -2
+    MAX_TIMESTAMP = -3
+    EARLIEST_LOCAL = -4
+    LATEST_TIERED = -5
 
 
 @message

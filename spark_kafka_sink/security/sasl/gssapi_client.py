@@ -125,18 +125,15 @@ class GssapiClient:
                 self._state = _State.CONTEXT
                 return self._first
             if state is _State.CONTEXT:
-                return self._establish(challenge or b"")
+                message: bytes = self._context.step(challenge or b"") or b""
+                self._state = _State.LAYER if self._context.complete else _State.CONTEXT
+                return message
             if state is _State.LAYER:
                 return self._choose_layer(challenge or b"")
         except gssapi.exceptions.GSSError as error:
             self._state = _State.FAILED
             raise _told(error, self._host) from error
         raise AuthenticationError("the broker sent a message that GSSAPI does not allow")
-
-    def _establish(self, challenge: bytes) -> bytes:
-        message: bytes = self._context.step(challenge) or b""
-        self._state = _State.LAYER if self._context.complete else _State.CONTEXT
-        return message
 
     def _choose_layer(self, challenge: bytes) -> bytes:
         offer: bytes = self._context.unwrap(challenge).message

@@ -8,6 +8,7 @@ import pytest
 
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.cluster.cluster import CoordinatorType
+from spark_kafka_sink.broker.cluster.metadata_image import partition_for
 from spark_kafka_sink.broker.handlers.groups import (
     handle_delete_groups,
     handle_describe_groups,
@@ -112,7 +113,7 @@ def test_who_waits_when_the_coordinator_moves_is_told_and_joins_there() -> None:
     with Rig(brokers=2, group_initial_rebalance_delay_ms=1000) as rig:
         before, after = here(rig), elsewhere(rig)
         waiting = rig.ask(handle_join_group, JOIN, ApiKey.JOIN_GROUP, 3, broker=before)
-        partition = rig.shared.group_coordinator.partition_of(GROUP)
+        partition = partition_for(GROUP, len(rig.cluster.internal_topic("__consumer_offsets").partitions))
         rig.cluster.move_leader("__consumer_offsets", partition, after)
         assert not waiting.is_answered
         rig.timer.advance(0)

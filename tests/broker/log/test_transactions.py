@@ -135,8 +135,8 @@ def test_open_and_aborted_transactions_outlive_the_broker(
         log = open_log(on_disk)
         assert (log.last_stable_offset, log.log_end_offset) == (4, 5)
         assert committed_values(log) == [b"committed"]
-        assert log.has_ongoing_transaction(3)
-        assert not log.has_ongoing_transaction(1)
+        begun = {each.producer_id: each.current_txn_start_offset for each in log.active_producers()}
+        assert (begun[3], begun[1]) == (4, -1)
     with failing(ErrorCode.TRANSACTION_COORDINATOR_FENCED):
         end(log, 1, commit=True, coordinator=7)
     end(log, 3, commit=True)

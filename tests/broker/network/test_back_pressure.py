@@ -36,18 +36,18 @@ def fill(server: Server, handler: Blocking) -> list[Client]:
         clients[number].send(heartbeat_frame(number))
         wait_for_queue(server, number)
     clients[-1].send(heartbeat_frame(QUEUE + 1))
-    wait_until(lambda: server.sockets.snapshot().blocked_processors == 1)
+    wait_until(lambda: server.sockets.request_channel.blocked_senders() == 1)
     return clients
 
 
 def wait_for_queue(server: Server, size: int) -> None:
-    wait_until(lambda: server.sockets.snapshot().request_queue_size == size)
+    wait_until(lambda: server.sockets.request_channel.request_queue_size() == size)
 
 
 def test_the_queue_takes_no_more_than_it_may_and_sockets_are_not_read_meanwhile(handler: Blocking) -> None:
     with full(handler) as server:
         clients = fill(server, handler)
-        assert server.sockets.snapshot().request_queue_size == QUEUE
+        assert server.sockets.request_channel.request_queue_size() == QUEUE
         large = server.client()
         assert not takes_all(large, 32 * 1024 * 1024)
         handler.release.set()

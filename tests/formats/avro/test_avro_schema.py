@@ -189,7 +189,6 @@ def test_a_derived_schema_has_names_docs_logical_types_and_unions() -> None:
         ],
     }
     assert derive(pa.string(), "x") == '"string"'
-    assert derive(pa.int8(), "x", nullable=True) == '["null", "int"]'
 
 
 KINDS = [
