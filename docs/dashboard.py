@@ -50,10 +50,6 @@ def _gauge(name: str, selector: str = "") -> str:
     return f'kafka_sink_{name}{{job=~"$job"{selector}}}'
 
 
-def _per_batch(name: str) -> str:
-    return f"{_rate(name)} / {_rate('batches_total')}"
-
-
 def _latency(quantile: float) -> str:
     return f"histogram_quantile({quantile:g}, {_rate('ack_latency_seconds_bucket', 'topic, le')})"
 
@@ -210,7 +206,7 @@ ROWS: Final[Mapping[str, Sequence[Panel]]] = {
             "s",
             "On average of all micro-batches, and of the last one.",
             (
-                Query(_per_batch("commit_seconds_total"), "average"),
+                Query(f"{_rate('commit_seconds_total')} / {_rate('batches_total')}", "average"),
                 Query(_gauge("last_batch_commit_seconds"), "{{query_name}}"),
             ),
         ),

@@ -40,11 +40,6 @@ def test_a_page_that_is_out_of_date_is_written_unless_it_is_only_checked(
     assert "no test has the mark" in capsys.readouterr().err
 
 
-def test_a_line_without_a_test_is_an_error() -> None:
-    with pytest.raises(FaultMarkError, match=r"no test has the mark fault\('memory', 'the pool is full'\)"):
-        table([], ONE)
-
-
 @pytest.mark.parametrize(("area", "line"), [("memory", "the pool is fool"), ("memoir", "the pool is full")])
 def test_a_mark_of_an_unknown_line_is_an_error(area: str, line: str) -> None:
     with pytest.raises(FaultMarkError, match=r"test_x\.py, it_waits: tests/fault_lines\.py has no line"):

@@ -10,7 +10,6 @@ import pytest
 from benchmarks.cost.cells import BY_NAME, CELLS, Format, Payload
 from benchmarks.cost.costs import CostSample, added, costs
 from benchmarks.cost.page import FILE, HEADLINE, README_CELLS, quoted, readme
-from benchmarks.cost.processor import Profile, kind_of, profile_table
 from benchmarks.cost.rows import table
 from benchmarks.figures import Spread
 from benchmarks.pictures import kept
@@ -19,9 +18,8 @@ SIZES = (100, 1024, 10 * 1024)
 CELL = "100B-json-lz4-8"
 
 
-def sample(contender: str, jvm_us: float, python_us: float, cell: str = CELL, rows_per_s: float = 1e6) -> CostSample:
-    rows = 1_000_000
-    return CostSample(cell, contender, rows, rows / rows_per_s, jvm_us, python_us, planners_s=0.2)
+def sample(contender: str, jvm_us: float, python_us: float, cell: str = CELL) -> CostSample:
+    return CostSample(cell, contender, 1_000_000, 1.0, jvm_us, python_us, planners_s=0.2)
 
 
 # All contenders of each cell; medians of three rounds.
@@ -70,28 +68,6 @@ def test_an_own_share_is_the_difference_of_medians_with_that_within_each_round()
 
     assert added(found, "sink", "ceiling") == Spread(2.5, 1.5, 4.0)
     assert added(found, "sink", "parquet") is None
-
-
-@pytest.mark.parametrize(
-    ("frames", "kind"),
-    [
-        (["copy_page ([kernel.kallsyms])", "asm_exc_page_fault ([kernel.kallsyms])"], "kernel: page faults"),
-        (["_copy_from_iter ([kernel.kallsyms])", "tcp_sendmsg ([kernel.kallsyms])"], "kernel: send to Kafka"),
-        (["try_to_wake_up ([kernel.kallsyms])"], "kernel: other"),
-        (["__memmove_avx512_unaligned_erms (/lib/libc.so.6)"], "copies (memcpy, memset)"),
-        (["LZ4_compress_fast (/site-packages/lz4/frame/_frame.cpython-311.so)"], "lz4"),
-        (["[unknown] (/site-packages/numpy/_core/_multiarray_umath.cpython-311.so)"], "numpy"),
-        (["_PyEval_EvalFrameDefault (/lib/libpython3.11.so.1.0)", "tcp_sendmsg"], "Python"),
-    ],
-)
-def test_a_sample_of_the_processor_has_one_kind(frames: list[str], kind: str) -> None:
-    assert kind_of(frames) == kind
-
-
-def test_a_profile_shows_the_sink_beside_the_floor() -> None:
-    sink, floor = (Profile({"Python": count}, {"f (python)": count}, rows=1_000_000) for count in (997, 0))
-
-    assert "| Python | 1.000 | 0.000 |" in profile_table(sink, floor)
 
 
 # The page and its pictures

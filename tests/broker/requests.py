@@ -41,15 +41,11 @@ def request(
     *,
     responses: Responses | None = None,
     session: Session | None = None,
-    listener: Listener | None = None,
-    client_id: str | None = "test",
-    correlation_id: int = 7,
-    header_version: int | None = None,
 ) -> Request:
-    """In the API's newest version if none is given. `header_version`: where it differs from that of the answer."""
+    """In the API's newest version if none is given."""
     api = ALL_APIS[key]
     version = api.max_version if version is None else version
-    header = RequestHeader(key, version if header_version is None else header_version, correlation_id, client_id)
+    header = RequestHeader(key, version, 7, "test")
     decoded = DecodedRequest(header, body, api, version)
     respond = (responses or Responses()).sent.append
-    return Request(decoded, session or Session("127.0.0.1", 50_000), listener or Listener(), respond)
+    return Request(decoded, session or Session("127.0.0.1", 50_000), Listener(), respond)

@@ -8,13 +8,13 @@ from typing import Any, Self
 
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.broker_services import BrokerServices, SharedServices, wall_ms
-from spark_kafka_sink.broker.cluster.metadata_image import BrokerState
 from spark_kafka_sink.broker.kafka_apis import KafkaApis
 from spark_kafka_sink.broker.log.unified_log import UnifiedLog
 from spark_kafka_sink.broker.network.request import Request, ResponseAction
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.fields import Message
 from spark_kafka_sink.records.small_batches import NewRecord, small_batch
+from tests.broker.cluster.clusters import broker
 from tests.broker.requests import Responses, request
 from tests.broker.virtual_timer import VirtualTimer
 
@@ -54,15 +54,11 @@ class Rig:
 
     def __enter__(self) -> Self:
         self.shared.start()
-        self.cluster.brokers_up(*(self._broker(node) for node in range(1, self._brokers + 1)))
+        self.cluster.brokers_up(*map(broker, range(1, self._brokers + 1)))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.shared.stop()
-
-    @staticmethod
-    def _broker(node: int) -> BrokerState:
-        return BrokerState(node, {"PLAINTEXT": ("127.0.0.1", 9000 + node)})
 
     def services(self, broker: int = 1) -> BrokerServices:
         return self.shared.of_broker(broker)
@@ -78,10 +74,10 @@ class Rig:
             asked.answer(returned)
         return Asked(asked, responses)
 
-    def ask_api(self, body: Message, key: ApiKey, version: int | None = None, *, broker: int = 1, **options: Any) -> Any:
+    def ask_api(self, body: Message, key: ApiKey, version: int | None = None, **options: Any) -> Any:
         """Through KafkaApis, so that what a handler raises is answered too; the answer."""
         responses = Responses()
-        KafkaApis(self.services(broker)).handle(request(body, key, version, responses=responses, **options))
+        KafkaApis(self.services()).handle(request(body, key, version, responses=responses, **options))
         return responses.answer()
 
     def log(self, topic: str, partition: int = 0) -> UnifiedLog:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 import spark_kafka_sink as sks
@@ -21,6 +21,7 @@ from spark_kafka_sink.broker.kafka_release import NEWEST_RELEASE
 from spark_kafka_sink.errors import OptionError, UsageError
 from tests.broker.unharmed import no_thread_is_left
 from tests.every import every
+from tests.kafka.witness import read_topic
 from tests.waiting import wait_until
 
 QUIET = {"log_level": 0}
@@ -35,13 +36,8 @@ def write(servers: str, topic: str, *values: str) -> None:
     assert errors == [None] * len(values)
 
 
-def read(servers: str, topic: str, count: int) -> list[str]:
-    consumer = Consumer({"bootstrap.servers": servers, "group.id": "reader", "enable.auto.commit": False, **QUIET})
-    try:
-        consumer.assign([TopicPartition(topic, 0, 0)])
-        return [(message.value() or b"").decode() for message in consumer.consume(count, timeout=30)]
-    finally:
-        consumer.close()
+def read(servers: str, topic: str) -> list[str]:
+    return [(record.value or b"").decode() for record in read_topic(servers, topic)]
 
 
 @pytest.fixture
@@ -70,7 +66,7 @@ def test_a_folder_keeps_topics_and_records_over_a_restart_and_only_its_owner_can
         write(broker.bootstrap_servers, "t", "b")
 
         assert (after.topic_id, after.configs, len(after.partitions)) == (before.topic_id, before.configs, 2)
-        assert read(broker.bootstrap_servers, "t", 2) == ["a", "b"]
+        assert read(broker.bootstrap_servers, "t") == ["a", "b"]
 
     kept = [tmp_path / "data", *(tmp_path / "data").rglob("*")]
     assert len(kept) > 10
@@ -159,7 +155,7 @@ def test_a_killed_leader_s_partition_goes_on_at_another_and_comes_back_to_the_sa
 
     write(three.bootstrap_servers, "t", "c")
     assert three.address(killed) == address
-    assert read(three.bootstrap_servers, "t", 3) == ["a", "b", "c"]
+    assert read(three.bootstrap_servers, "t") == ["a", "b", "c"]
 
 
 def test_clients_are_told_the_advertised_address() -> None:
@@ -185,7 +181,7 @@ def test_who_begins_at_the_direct_servers_is_sent_past_what_is_advertised() -> N
         direct = broker.direct_servers
         broker.create_topic("t")
         write(direct, "t", "a")
-        assert read(direct, "t", 1) == ["a"]
+        assert read(direct, "t") == ["a"]
         admin = AdminClient({"bootstrap.servers": direct, **QUIET})
         (node,) = admin.describe_cluster(request_timeout=60).result(60).nodes
         described = admin.describe_consumer_groups(["g"], request_timeout=60)["g"].result(60)

@@ -25,6 +25,7 @@ from tests.kafka.kafka import Kafka
 from tests.waiting import until
 
 E = ErrorCode
+END_TXN_V4 = request_frame(ApiKey.END_TXN, 4, EndTxnRequest("t", 1, 0, committed=True))
 
 KAFKAS_OWN: Final[dict[str, dict[str, tuple[int, int]]]] = json.loads(
     (Path(__file__).parent / "kafka_api_versions.json").read_text()
@@ -68,15 +69,11 @@ def test_kafka_itself_serves_what_is_said_of_its_release(kafka: Kafka) -> None:
 
 def test_a_version_that_the_release_does_not_have_closes_the_connection() -> None:
     with EmbeddedBroker(like="3.7") as broker, Client.at(broker.bootstrap_servers) as client:
-        client.send(_end_txn_frame(4))
+        client.send(END_TXN_V4)
         assert client.is_closed_by_broker()
     with EmbeddedBroker(like="3.9") as broker, Client.at(broker.bootstrap_servers) as client:
-        client.send(_end_txn_frame(4))
+        client.send(END_TXN_V4)
         assert client.receive_response(ApiKey.END_TXN, 4)
-
-
-def _end_txn_frame(version: int) -> bytes:
-    return request_frame(ApiKey.END_TXN, version, EndTxnRequest("t", 1, 0, committed=True))
 
 
 @pytest.mark.parametrize(("release", "newest"), [("3.7", 3), ("3.9", 4)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.cluster.cluster import CoordinatorType
@@ -13,6 +13,7 @@ from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.producer.producer import Producer as OurProducer
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
+from tests.kafka.witness import read_topic
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.slow
 TIMEOUT_S = 30.0
 
 
-def producer(broker: EmbeddedBroker | Kafka, identity: str, *, initialized: bool = True) -> Producer:
+def producer(broker: EmbeddedBroker | Kafka, identity: str) -> Producer:
     settings = {
         "bootstrap.servers": broker.bootstrap_servers,
         "transactional.id": identity,
@@ -30,8 +31,7 @@ def producer(broker: EmbeddedBroker | Kafka, identity: str, *, initialized: bool
         "log_level": 0,
     }
     made = Producer(settings)
-    if initialized:
-        made.init_transactions(TIMEOUT_S)
+    made.init_transactions(TIMEOUT_S)
     return made
 
 
@@ -41,39 +41,9 @@ def write(writer: Producer, topic: str, *values: str) -> None:
     assert writer.flush(TIMEOUT_S) == 0
 
 
-def reader(broker: EmbeddedBroker | Kafka, isolation: str = "read_committed", group: str = "nobody") -> Consumer:
-    return Consumer(
-        {
-            "bootstrap.servers": broker.bootstrap_servers,
-            "group.id": group,
-            "isolation.level": isolation,
-            "auto.offset.reset": "earliest",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "fetch.wait.max.ms": 10,
-            "log_level": 0,
-        }
-    )
-
-
 def read(broker: EmbeddedBroker | Kafka, topic: str, isolation: str = "read_committed") -> list[str]:
-    """All values up to where the isolation lets a consumer read, sorted."""
-    consumer = reader(broker, isolation)
-    try:
-        partitions = len(consumer.list_topics(topic, TIMEOUT_S).topics[topic].partitions)
-        consumer.assign([TopicPartition(topic, index, 0) for index in range(partitions)])
-        values: list[str] = []
-        ended = 0
-        while ended < partitions:
-            found = consumer.poll(TIMEOUT_S)
-            assert found is not None, f"no end within {TIMEOUT_S:g} s"
-            if found.error() is None:
-                values.append((found.value() or b"").decode())
-            else:
-                ended += 1
-        return sorted(values)
-    finally:
-        consumer.close()
+    found = read_topic(broker.bootstrap_servers, topic, isolation_level=isolation)
+    return sorted((record.value or b"").decode() for record in found)
 
 
 def until_read(broker: EmbeddedBroker | Kafka, topic: str, values: list[str]) -> None:

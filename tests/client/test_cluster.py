@@ -71,10 +71,6 @@ def known(*leaders_and_epochs: tuple[int, int], topic_id: uuid.UUID | None = ID)
     return TopicMetadata(topic_id, 0, tuple(x for x, _ in leaders_and_epochs), tuple(y for _, y in leaders_and_epochs))
 
 
-def test_a_new_topic_is_as_told() -> None:
-    assert merge(answers((1, 4), (2, 0)), None) == [(1, 4), (2, 0)]
-
-
 def test_a_newer_epoch_wins_for_its_partition_alone() -> None:
     assert merge(answers((3, 6), (3, 4)), known((1, 5), (2, 5))) == [(3, 6), (2, 5)]
 

@@ -289,13 +289,9 @@ def test_nothing_is_asked_after_the_deadline(client: ClusterClient) -> None:
 # A controller, as with ZooKeeper, where no other broker creates topics
 
 
-def new_topic_request(name: str) -> CreateTopicsRequest:
-    return CreateTopicsRequest(topics=[CreatableTopic(name=name, num_partitions=1, replication_factor=1)])
-
-
 def made_by_controller(client: ClusterClient, name: str, deadline: float) -> int:
-    answer = client.ask_controller(CREATE_TOPICS, new_topic_request(name), code_of, deadline)
-    return code_of(answer)
+    request = CreateTopicsRequest(topics=[CreatableTopic(name=name, num_partitions=1, replication_factor=1)])
+    return code_of(client.ask_controller(CREATE_TOPICS, request, code_of, deadline))
 
 
 def code_of(answer: CreateTopicsResponse) -> int:

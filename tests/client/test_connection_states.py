@@ -39,16 +39,16 @@ def connecting(states: ClusterConnectionStates, now_ms: int = 0, host: str = "ka
     return str(states.connecting(1, host, port, now_ms))
 
 
-def made_ready(states: ClusterConnectionStates, now_ms: int = 0) -> None:
-    connecting(states, now_ms)
+def made_ready(states: ClusterConnectionStates) -> None:
+    connecting(states)
     states.checking_api_versions(1)
     states.ready(1)
 
 
-def failed_times(states: ClusterConnectionStates, times: int, now_ms: int = 0) -> None:
+def failed_times(states: ClusterConnectionStates, times: int) -> None:
     for _ in range(times):
-        connecting(states, now_ms)
-        states.disconnected(1, now_ms)
+        connecting(states)
+        states.disconnected(1, 0)
 
 
 def test_a_login_stands_between_the_versions_and_ready_and_has_a_deadline(states: ClusterConnectionStates) -> None:

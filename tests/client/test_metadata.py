@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -58,8 +58,8 @@ def topic(
     return MetadataResponseTopic(error_code=error, name=name, topic_id=topic_id, partitions=partitions)
 
 
-def response(*topics: MetadataResponseTopic, nodes: Sequence[int] = (1, 2), cluster_id: str | None = "c") -> MetadataResponse:
-    brokers = [MetadataResponseBroker(node_id=n, host=f"host{n}", port=9092) for n in nodes]
+def response(*topics: MetadataResponseTopic, cluster_id: str | None = "c") -> MetadataResponse:
+    brokers = [MetadataResponseBroker(node_id=n, host=f"host{n}", port=9092) for n in (1, 2)]
     return MetadataResponse(brokers=brokers, topics=topics, cluster_id=cluster_id)
 
 

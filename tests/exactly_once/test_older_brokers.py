@@ -72,7 +72,7 @@ def test_a_service_that_lists_no_transactions_commits_and_leaves_those_of_lost_t
 
 
 def test_one_older_broker_is_enough() -> None:
-    with mixed_kafka(older=2, brokers=3) as kafka:
+    with mixed_kafka(brokers=3) as kafka:
         made = query(kafka)
         with made.client, pytest.raises(UnsupportedVersionError, match=NEEDS.format(2)):
             made.committer().check(MicroBatch.of_new_job(), 30)
@@ -93,7 +93,7 @@ def test_brokers_that_keep_their_settings_to_themselves_are_taken_for_verifying(
 
 
 def test_a_stream_stops_at_its_first_commit_if_its_tasks_have_not_met_the_older_broker() -> None:
-    with mixed_kafka(older=2) as kafka:
+    with mixed_kafka() as kafka:
         made = query(kafka)
         with made.client:
             own = made.write("a")

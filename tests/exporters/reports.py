@@ -31,11 +31,11 @@ def report(partitions: int = 2) -> DeliveryReport:
     )
 
 
-def of_topics(topics: int, query: str = "q") -> BatchReport:
+def of_topics(topics: int) -> BatchReport:
     """Returns the report of as many topics, where topic N has N + 1 records and acknowledged batches."""
     of = {(f"tenant-{number}", 0): PartitionReport(number + 1, 100, 0, number) for number in range(topics)}
     latencies = {f"tenant-{number}": [number + 1, *[0] * (LATENCY_BUCKETS - 1)] for number in range(topics)}
-    return BatchReport(query, 3, 1_700_000_000.0, 2.5, DeliveryReport(partitions=PartitionReports(of), ack_latency=latencies))
+    return BatchReport("q", 3, 1_700_000_000.0, 2.5, DeliveryReport(partitions=PartitionReports(of), ack_latency=latencies))
 
 
 def batch(query: str = "q", partitions: int = 2) -> BatchReport:

@@ -25,8 +25,8 @@ class Clock:
         return self.now
 
 
-def runs(clock: Clock | None = None, interval_s: float = 60.0) -> LineageRuns:
-    return LineageRuns(LineageSettings(app_name="my_app"), interval_s, clock or Clock())
+def runs(clock: Clock | None = None) -> LineageRuns:
+    return LineageRuns(LineageSettings(app_name="my_app"), 60.0, clock or Clock())
 
 
 def committed(query: str = QUERY, batch: int = 0, where: Destination | None = WHERE, topic: str = "events") -> WriteCommitted:

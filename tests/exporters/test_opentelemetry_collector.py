@@ -25,10 +25,10 @@ from tests.kafka.witness import read_topic
 
 
 @contextmanager
-def exporting(metrics: DeliveryMetrics, url: str, interval_ms: int = 50, timeout_s: float = 2) -> Iterator[MeterProvider]:
+def exporting(metrics: DeliveryMetrics, url: str, timeout_s: float = 2) -> Iterator[MeterProvider]:
     """Exports to a collector every 50 ms."""
     exporter = OTLPMetricExporter(url, timeout=timeout_s)
-    provider = MeterProvider([PeriodicExportingMetricReader(exporter, interval_ms)])
+    provider = MeterProvider([PeriodicExportingMetricReader(exporter, 50)])
     try:
         export_opentelemetry(metrics, provider)
         yield provider

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import http.server
 import socket
 import sys
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 from hypothesis import given
@@ -22,30 +18,7 @@ from spark_kafka_sink.spark.driver.metrics import DeliveryMetrics
 from spark_kafka_sink.spark.driver.views.watch import NoAnswerError
 from spark_kafka_sink.spark.write_events import WriteFailed
 from tests.exporters.reports import batch
-
-
-@contextmanager
-def page(body: bytes, status: int = 200) -> Iterator[str]:
-    """Serves these bytes at the address."""
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}/metrics"
-        finally:
-            server.shutdown()
-            thread.join(10)
+from tests.security.sasl.http_servers import Answer, http_server
 
 
 def test_a_page_has_the_totals_of_the_driver(metrics: DeliveryMetrics) -> None:
@@ -100,15 +73,15 @@ def test_a_port_where_nothing_listens_is_named() -> None:
     ],
 )
 def test_another_programs_page_is_an_error_that_names_the_address(body: bytes, reason: str) -> None:
-    with page(body) as url, pytest.raises(NotOursError, match=reason) as caught:
-        read_page(url)
-    assert url in str(caught.value)
+    with http_server(Answer(body=body)) as server, pytest.raises(NotOursError, match=reason) as caught:
+        read_page(server.url)
+    assert server.url in str(caught.value)
     assert "serve_prometheus(metrics)" in str(caught.value)
 
 
 def test_a_status_that_is_not_200_is_an_error() -> None:
-    with page(b"not here", 404) as url, pytest.raises(NotOursError, match="answers with HTTP status 404"):
-        read_page(url)
+    with http_server(Answer(404, b"not here")) as server, pytest.raises(NotOursError, match="answers with HTTP status 404"):
+        read_page(server.url)
 
 
 @given(st.text(max_size=200))

@@ -16,6 +16,8 @@ from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.producer.scopes.send_scope import SendScope
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.reports.delivery_report import DeliveryReport
+from tests.faults.recording_broker import RecordingBroker
+from tests.kafka.kafka import Kafka
 from tests.waiting import wait_until
 
 QUICK: dict[str, object] = {
@@ -32,6 +34,12 @@ def producer_on(bootstrap_servers: str, **settings: object) -> Producer:
     """Settings are Kafka's option names with underscores for dots."""
     options = {name.replace("_", "."): value for name, value in settings.items()}
     return Producer({"bootstrap.servers": bootstrap_servers, **QUICK, **options})
+
+
+def producer_at(kafka: Kafka | RecordingBroker, **settings: object) -> Producer:
+    """As `producer_on`, with the defaults of users."""
+    options = {name.replace("_", "."): value for name, value in settings.items()}
+    return Producer({"bootstrap.servers": kafka.bootstrap_servers, **options})
 
 
 def one_by_one(bootstrap_servers: str, **settings: object) -> Producer:
@@ -95,9 +103,7 @@ class NumberedStream:
     whole once the `with` is left, which flushes. An error in the thread is raised there.
     """
 
-    def __init__(
-        self, producer: Producer, topic: str, partitions: int, *, rows: int = 200, appends_per_scope: int = 20, width: int = 8
-    ) -> None:
+    def __init__(self, producer: Producer, topic: str, partitions: int, *, rows: int = 200, width: int = 8) -> None:
         """rows: in each append. width: of each record's value in bytes, with zeros before the number."""
         self.report = DeliveryReport()
         self.sent = 0  # records in each partition, appended and flushed
@@ -106,7 +112,6 @@ class NumberedStream:
         self._topic = topic
         self._partitions = partitions
         self._rows = rows
-        self._appends_per_scope = appends_per_scope
         self._width = width
         self._stop = threading.Event()
         self._error: BaseException | None = None
@@ -138,7 +143,7 @@ class NumberedStream:
         try:
             while not self._stop.is_set():
                 with self._producer.scope() as scope:
-                    for _ in range(self._appends_per_scope):
+                    for _ in range(20):
                         self._append_to_each(scope)
                         if self._stop.wait(0.01):
                             break

@@ -188,13 +188,13 @@ def of_partitions(
     return changed
 
 
-def tells_leader(leader: int, epoch: int, topic: str = "t") -> Callable[[Any, MetadataResponse], MetadataResponse]:
-    """Changes Metadata answers to name this leader for each partition of the topic."""
+def tells_leader(leader: int, epoch: int) -> Callable[[Any, MetadataResponse], MetadataResponse]:
+    """Changes Metadata answers to name this leader for each partition of topic t."""
 
     def changed(body: Any, answer: MetadataResponse) -> MetadataResponse:
         topics = [
             replace(each, partitions=[replace(one, leader_id=leader, leader_epoch=epoch) for one in each.partitions])
-            if each.name == topic
+            if each.name == "t"
             else each
             for each in answer.topics
         ]

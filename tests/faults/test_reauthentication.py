@@ -29,9 +29,9 @@ def broker_with_sessions_of(ms: int, brokers: int = 2) -> RecordingBroker:
     return RecordingBroker(brokers, config=config)
 
 
-def broker_that_tells_of_sessions_of(ms: int, brokers: int = 2) -> RecordingBroker:
+def broker_that_tells_of_sessions_of(ms: int) -> RecordingBroker:
     """Its sessions last for a minute more: a client that renews them at 95 % of the time is late on a busy machine."""
-    broker = broker_with_sessions_of(60_000 + ms, brokers)
+    broker = broker_with_sessions_of(60_000 + ms, 1)
 
     def shorten(_: SaslAuthenticateRequest, answer: SaslAuthenticateResponse) -> SaslAuthenticateResponse:
         return replace(answer, session_lifetime_ms=ms) if answer.session_lifetime_ms else answer
@@ -43,7 +43,7 @@ def broker_that_tells_of_sessions_of(ms: int, brokers: int = 2) -> RecordingBrok
 @pytest.mark.fault("security", "re-authentication with requests in flight")
 def test_requests_in_flight_keep_their_order_across_a_renewal() -> None:
     """Five requests wait at the broker all the time."""
-    with broker_that_tells_of_sessions_of(2_000, brokers=1) as cluster:
+    with broker_that_tells_of_sessions_of(2_000) as cluster:
         cluster.topic()
         with producer_on(cluster.bootstrap_servers, **SETTINGS, batch_size=1) as producer, producer.scope() as scope:
             assert send(producer, numbers([0])) == 1
@@ -88,7 +88,7 @@ def test_a_renewal_that_is_refused_loses_nothing_that_was_sent() -> None:
 
 
 def test_an_idle_producer_says_nothing_when_its_session_ends(caplog: pytest.LogCaptureFixture) -> None:
-    with broker_that_tells_of_sessions_of(1_000, brokers=1) as cluster:
+    with broker_that_tells_of_sessions_of(1_000) as cluster:
         cluster.topic()
         with caplog.at_level(logging.DEBUG), producer_on(cluster.bootstrap_servers, **SETTINGS) as producer:
             assert send(producer, numbers([1])) == 1

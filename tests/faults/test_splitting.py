@@ -238,12 +238,11 @@ def values(value: bytes, *, changing: bool = False) -> RecordColumns:
 class Requests(list[tuple[int, int]]):
     """Of each Produce request that came: its bytes, and how many batches are in it."""
 
-    def __init__(self, cluster: RecordingBroker, client_id: str = "") -> None:
-        self._client_id = client_id
+    def __init__(self, cluster: RecordingBroker) -> None:
         cluster.faults.watch(ApiKey.PRODUCE, on_request=self._keep)
 
     def _keep(self, broker: int, body: ProduceRequest) -> None:
-        message = encode_request(PRODUCE, VERSION, 0, self._client_id, body)
+        message = encode_request(PRODUCE, VERSION, 0, "", body)
         self.append((FRAME_PREFIX + sum(map(len, message)), len(list(batches_of(body)))))
 
 

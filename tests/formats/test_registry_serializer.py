@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -35,7 +34,7 @@ from tests.every import every
 from tests.kafka.witness import read_topic
 from tests.planted_secrets import MARK
 from tests.registry.stand_in import Answer, Asked, StandIn
-from tests.security.sasl.http_servers import raw_server
+from tests.security.sasl.http_servers import raw_server, silent
 from tests.waiting import HOUR_MS
 
 ORDER = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
@@ -374,10 +373,6 @@ def test_a_closed_serializer_is_not_used_by_another_producer(broker: EmbeddedBro
 
 
 def test_send_waits_for_the_registry_for_as_long_as_max_block_ms(broker: EmbeddedBroker) -> None:
-    def silent(connection: socket.socket) -> None:
-        while connection.recv(65536):
-            pass
-
     with raw_server(silent) as url:
         settings = {
             "bootstrap.servers": broker.bootstrap_servers,

@@ -102,10 +102,10 @@ class Broker:
             raise RuntimeError(f"broker {self.id} is not running")
         self._process.send_signal(number)
 
-    def output_tail(self, lines: int = 30) -> str:
+    def output_tail(self) -> str:
         if not self.output.exists():
             return ""
-        return "\n".join(self.output.read_text(errors="replace").splitlines()[-lines:])
+        return "\n".join(self.output.read_text(errors="replace").splitlines()[-30:])
 
 
 def kraft(broker: Broker, *, advertised: str, voters: str, brokers: int) -> dict[str, str]:

@@ -147,10 +147,10 @@ def hide(kafka: EmbeddedKafka, *apis: ApiKey) -> None:
 
 
 @contextmanager
-def mixed_kafka(older: int, brokers: int = 2) -> Iterator[EmbeddedKafka]:
-    """Yields brokers of Kafka 3.9, of which `older` speaks EndTxn no later than 3.7 does."""
+def mixed_kafka(brokers: int = 2) -> Iterator[EmbeddedKafka]:
+    """Yields brokers of Kafka 3.9, of which the second speaks EndTxn no later than 3.7 does."""
     with (
         EmbeddedKafka(brokers, in_memory=True, like="3.9") as kafka,
-        kafka.broker.faults.alter(ApiKey.API_VERSIONS, _of_3_7, broker=older, times=None),
+        kafka.broker.faults.alter(ApiKey.API_VERSIONS, _of_3_7, broker=2, times=None),
     ):
         yield kafka

@@ -48,15 +48,14 @@ def run(
     *arguments: str,
     timeout_s: float,
     given: str = "",
-    options: Sequence[str] = (),
     version: str = DEFAULT,
 ) -> str:
     """Runs a tool to its end, with `given` on its stdin, and returns what it printed; a failure is an error that holds the tail
-    of it. options: further ones of the virtual machine."""
+    of it."""
     # Without a locale (CI, cron) Java prints ASCII with question marks.
     usual = ("-Xmx256m", *QUICK_START, "-Dfile.encoding=UTF-8", "-Dsun.stdout.encoding=UTF-8")
     done = subprocess.run(
-        command(main_class, *arguments, options=[*usual, *options], version=version),
+        command(main_class, *arguments, options=usual, version=version),
         input=given,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

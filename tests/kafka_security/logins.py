@@ -29,11 +29,11 @@ def with_password(kafka: SecureKafka, listener: str, mechanism: str, user: str =
     return at(kafka, listener, sasl__mechanism=mechanism, sasl__username=user, sasl__password=password)
 
 
-def with_jaas(kafka: SecureKafka, listener: str, mechanism: str, user: str, password: str, more: str = "") -> Settings:
-    """Returns settings that log in with the line that Java's clients take. more: further options of the login module."""
+def with_jaas(kafka: SecureKafka, listener: str, mechanism: str, user: str, password: str) -> Settings:
+    """Returns settings that log in with the line that Java's clients take."""
     module = "plain.PlainLoginModule" if mechanism == "PLAIN" else "scram.ScramLoginModule"
     quoted = [text.replace("\\", "\\\\").replace('"', '\\"') for text in (user, password)]
-    line = f'{_MODULES}.{module} required username="{quoted[0]}" password="{quoted[1]}"{more};'
+    line = f'{_MODULES}.{module} required username="{quoted[0]}" password="{quoted[1]}";'
     return at(kafka, listener, sasl__mechanism=mechanism, sasl__jaas__config=line)
 
 
@@ -50,8 +50,8 @@ def client_credentials(kafka: SecureKafka, listener: str = "SASL_SSL", *, issuer
     )
 
 
-def _file(kafka: SecureKafka, suffix: str, content: str | bytes) -> str:
-    path = kafka.folder / f"client-{next(_numbers)}{suffix}"
+def _file(kafka: SecureKafka, content: str | bytes) -> str:
+    path = kafka.folder / f"client-{next(_numbers)}.pem"
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     return str(path)
 
@@ -69,7 +69,7 @@ def mtls_by_files(kafka: SecureKafka) -> Settings:
         "MTLS",
         ssl__truststore__location=str(kafka.ca),
         ssl__truststore__type="PEM",
-        ssl__keystore__location=_file(kafka, ".pem", pem_of(kafka.client)),
+        ssl__keystore__location=_file(kafka, pem_of(kafka.client)),
         ssl__keystore__type="PEM",
     )
 
@@ -77,7 +77,7 @@ def mtls_by_files(kafka: SecureKafka) -> Settings:
 def stranger(kafka: SecureKafka, authority: Authority) -> Settings:
     """Returns settings with a certificate that another authority has signed."""
     identity = authority.issue("client-certificate", client=True)
-    store = _file(kafka, ".pem", pem_of(identity))
+    store = _file(kafka, pem_of(identity))
     return at(kafka, "MTLS", ssl__keystore__location=store, ssl__keystore__type="PEM")
 
 

@@ -184,12 +184,10 @@ class SecureKafka(KafkaCluster):
     def port(self, listener: str) -> int:
         return int(self.listener(listener).rpartition(":")[2])
 
-    def grant(
-        self, kind: ResourceType, name: str, *operations: AclOperation, user: str = LIMITED, prefixed: bool = False
-    ) -> None:
-        """Allows `user` operations on a resource; returns when it is in force. All is taken back after each test."""
+    def grant(self, kind: ResourceType, name: str, *operations: AclOperation, prefixed: bool = False) -> None:
+        """Allows LIMITED operations on a resource; returns when it is in force. All is taken back after each test."""
         pattern = ResourcePatternType.PREFIXED if prefixed else ResourcePatternType.LITERAL
-        principal = f"User:{user}"
+        principal = f"User:{LIMITED}"
         bindings: list[AclBinding] = [binding(kind, name, each, principal=principal, pattern=pattern) for each in operations]
         add_acls(self, bindings)
 
@@ -230,8 +228,7 @@ class SecureKafka(KafkaCluster):
         printed = java.run("org.apache.kafka.tools.DelegationTokenCommand", *servers, *arguments, timeout_s=60)
         return next((line.split() for line in printed.splitlines() if f"User:{USER} " in line), [])
 
-    def java_login(self, mechanism: str = "SCRAM-SHA-256", user: str = USER, password: str = PASSWORD, more: str = "") -> str:
-        """Returns the properties of a Java client of SASL_PLAINTEXT. more: further options of its login module."""
-        module = "plain.PlainLoginModule" if mechanism == "PLAIN" else "scram.ScramLoginModule"
-        jaas = f'{_PLUGINS}.{module} required username="{user}" password="{password}" {more};'
-        return f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism={mechanism}\nsasl.jaas.config={jaas}\n"
+    def java_login(self) -> str:
+        """Returns the properties of a Java client of SASL_PLAINTEXT."""
+        jaas = f'{_PLUGINS}.scram.ScramLoginModule required username="{USER}" password="{PASSWORD}";'
+        return f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-256\nsasl.jaas.config={jaas}\n"

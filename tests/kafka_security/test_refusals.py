@@ -34,8 +34,8 @@ def _other_audience(kafka: SecureKafka) -> Settings:
     return at(kafka, "SASL_SSL", sasl__mechanism="OAUTHBEARER", sasl__oauthbearer__token=token)
 
 
-def _plain_text(listener: str, protocol: str = "PLAINTEXT") -> Callable[[SecureKafka], Settings]:
-    return lambda kafka: {"bootstrap.servers": kafka.listener(listener), "security.protocol": protocol}
+def _plain_text(listener: str) -> Callable[[SecureKafka], Settings]:
+    return lambda kafka: {"bootstrap.servers": kafka.listener(listener), "security.protocol": "PLAINTEXT"}
 
 
 def _at_plain_text(protocol: str, **more: str) -> Callable[[SecureKafka], Settings]:

@@ -63,10 +63,6 @@ def guarded(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Running]
         yield proxy
 
 
-def password_of(running: Running, request: pytest.FixtureRequest) -> str:
-    return "secret" if "tinyproxy" in request.node.name else PASSWORD
-
-
 def opened(proxy: Proxy, host: str, port: int) -> ProxiedChannel:
     return proxy.proxied(PlainChannel.connect(proxy.resolve(host, port)[0]), host, port)
 
@@ -85,7 +81,8 @@ def shaken(channel: ProxiedChannel) -> ProxiedChannel:
     return channel
 
 
-def echoed(channel: ProxiedChannel, data: bytes) -> bytes:
+def echoed(channel: ProxiedChannel) -> bytes:
+    data = b"abc"
     assert channel.send([data]) == len(data)
     found, buffer = b"", bytearray(1000)
     while len(found) < len(data):
@@ -101,13 +98,13 @@ def test_bytes_go_through(proxy: Running, echo: int, host: str, resolves: bool) 
     """resolves: the proxy looks up the name; over HTTP it always does."""
     scheme = "socks5h" if resolves and proxy.speaks == "socks5" else ""
     with contextlib.closing(shaken(opened(proxy.as_proxy(scheme), host, echo))) as channel:
-        assert echoed(channel, b"abc") == b"abc"
+        assert echoed(channel) == b"abc"
 
 
 def test_a_user_and_password_open_a_guarded_proxy(guarded: Running, echo: int, request: pytest.FixtureRequest) -> None:
-    proxy = guarded.as_proxy(user=USER, password=password_of(guarded, request))
+    proxy = guarded.as_proxy(user=USER, password="secret" if "tinyproxy" in request.node.name else PASSWORD)
     with contextlib.closing(shaken(opened(proxy, "127.0.0.1", echo))) as channel:
-        assert echoed(channel, b"abc") == b"abc"
+        assert echoed(channel) == b"abc"
 
 
 def test_a_wrong_password_is_an_error_at_once_that_does_not_show_it(guarded: Running, echo: int) -> None:
@@ -147,7 +144,7 @@ def ipv6_echo() -> Iterator[int]:
 
 def test_brokers_may_have_ipv6_addresses(proxy: Running, ipv6_echo: int) -> None:
     with contextlib.closing(shaken(opened(proxy.as_proxy(), "::1", ipv6_echo))) as channel:
-        assert echoed(channel, b"abc") == b"abc"
+        assert echoed(channel) == b"abc"
         assert channel.peer.startswith(f"[::1]:{ipv6_echo} through the proxy ")
 
 

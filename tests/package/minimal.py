@@ -34,12 +34,12 @@ BOUND_TO_USERS: Final = ("grpcio-status",)
 OWN: Final = "spark-kafka-sink"
 
 
-def lowest(project: dict[str, object], extras: tuple[str, ...] = OF_USERS) -> dict[str, str]:
+def lowest(project: dict[str, object]) -> dict[str, str]:
     """Returns the lower bound of each requirement by name. Raises ValueError if one has none."""
     optional: dict[str, list[str]] = project["optional-dependencies"]  # type: ignore[assignment]
     dependencies: list[str] = project["dependencies"]  # type: ignore[assignment]
     found: dict[str, str] = {}
-    for line in [*dependencies, *(each for extra in extras for each in optional[extra])]:
+    for line in [*dependencies, *(each for extra in OF_USERS for each in optional[extra])]:
         requirement = Requirement(line)
         bounds = [each.version for each in requirement.specifier if each.operator in (">=", "==")]
         if not bounds:

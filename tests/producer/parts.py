@@ -79,8 +79,8 @@ class Parts:
         sizes = self.appender.sizes(append)
         self.appender.append(append, sizes, np.array(partitions, dtype=np.int32), count)
 
-    def ready_nodes(self, now_ms: int | None = None) -> list[int]:
-        return self.accumulator.ready(self.cluster, self.clock() if now_ms is None else now_ms).nodes
+    def ready_nodes(self) -> list[int]:
+        return self.accumulator.ready(self.cluster, self.clock()).nodes
 
     def drain(self, max_size: int = 2**31) -> list[Batch]:
         self.ready_nodes()

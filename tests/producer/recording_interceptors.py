@@ -93,8 +93,8 @@ class Redirecting(Recording):
 class Raising(Recording):
     """Raises whatever it is asked."""
 
-    def __init__(self, name: str = "", shared: list[tuple[str, str]] | None = None, error: BaseException | None = None) -> None:
-        super().__init__(name, shared)
+    def __init__(self, error: BaseException | None = None) -> None:
+        super().__init__()
         self.error = error or ZeroDivisionError()
 
     def _call(self, what: str) -> None:
@@ -111,11 +111,6 @@ class WrongType(ProducerInterceptor):
 
     def on_send_columns(self, topic: str, columns: RecordColumns) -> Any:
         return [columns]
-
-
-class Unmade(ProducerInterceptor):
-    def __init__(self) -> None:
-        raise RuntimeError("no licence")
 
 
 class Unconfigured(ProducerInterceptor):

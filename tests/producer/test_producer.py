@@ -16,6 +16,7 @@ from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.producer.scopes.send_scope import SendScope
 from spark_kafka_sink.records.columns import NO_PARTITION, RecordColumns
 from spark_kafka_sink.records.pieces import encode_pieces
+from tests.faults.producing import producer_at
 from tests.faults.recording_broker import RecordingBroker
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
@@ -26,11 +27,6 @@ from tests.waiting import wait_until
 pytestmark = pytest.mark.slow
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
-
-
-def producer_on(kafka: Kafka, **settings: object) -> Producer:
-    options = {name.replace("_", "."): value for name, value in settings.items()}
-    return Producer({"bootstrap.servers": kafka.bootstrap_servers, **options})
 
 
 def numbered(count: int, start: int = 0) -> RecordColumns:
@@ -68,7 +64,7 @@ def test_every_part_of_a_record_arrives_as_it_was_given(kafka: Kafka, new_topic:
         timestamp=np.array(timestamps, dtype=np.int64),
         partition=np.array([0, 1, 2, 0], dtype=np.int32),
     )
-    with producer_on(kafka, compression_type=codec) as producer:
+    with producer_at(kafka, compression_type=codec) as producer:
         send(producer, topic, columns)
     read = {
         (r.partition, r.offset): (r.key, r.value, list(r.headers), r.timestamp)
@@ -82,7 +78,7 @@ def test_every_part_of_a_record_arrives_as_it_was_given(kafka: Kafka, new_topic:
 def test_batches_that_fill_several_blocks_of_a_codec_arrive_whole(kafka: Kafka, new_topic: NewTopic, codec: str) -> None:
     topic = new_topic(1)
     values = [b'{"id":%09d,"user":"u%05d"}' % (n * 7919 % 10**9, n * 104_729 % 10**5) * 30 for n in range(2_000)]  # 2 MB
-    with producer_on(kafka, compression_type=codec, batch_size=1_000_000) as producer, producer.scope() as scope:
+    with producer_at(kafka, compression_type=codec, batch_size=1_000_000) as producer, producer.scope() as scope:
         scope.append(topic, RecordColumns(len(values), value=pa.array(values, pa.binary())))
         scope.flush()
         assert scope.report().batches <= 3
@@ -91,7 +87,7 @@ def test_batches_that_fill_several_blocks_of_a_codec_arrive_whole(kafka: Kafka, 
 
 def test_acks_0_sends_without_answers(kafka: Kafka, new_topic: NewTopic) -> None:
     topic = new_topic(1)
-    with producer_on(kafka, acks="0") as producer, producer.scope() as scope:
+    with producer_at(kafka, acks="0") as producer, producer.scope() as scope:
         scope.append(topic, numbered(500))
         scope.flush()
         report = scope.report()
@@ -102,7 +98,7 @@ def test_acks_0_sends_without_answers(kafka: Kafka, new_topic: NewTopic) -> None
 
 def test_closing_sends_what_lingers(kafka: Kafka, new_topic: NewTopic) -> None:
     topic = new_topic(1)
-    producer = producer_on(kafka, linger_ms=60_000)
+    producer = producer_at(kafka, linger_ms=60_000)
     scope = producer.scope()
     scope.append(topic, numbered(10))
     producer.close(timeout=30)
@@ -114,7 +110,7 @@ def test_closing_sends_what_lingers(kafka: Kafka, new_topic: NewTopic) -> None:
 def test_tasks_that_share_a_producer_count_only_their_own_records(kafka: Kafka, new_topic: NewTopic) -> None:
     topic = new_topic(3)
     counts = [1000, 2000, 3000]
-    with producer_on(kafka) as producer:
+    with producer_at(kafka) as producer:
         reports = {}
 
         def task(count: int) -> None:
@@ -135,7 +131,7 @@ def test_tasks_that_share_a_producer_count_only_their_own_records(kafka: Kafka, 
 
 def test_a_little_memory_is_enough_for_any_amount(kafka: Kafka, new_topic: NewTopic) -> None:
     topic = new_topic(8)
-    with producer_on(kafka, buffer_memory=256 * 1024) as producer, producer.scope() as scope:
+    with producer_at(kafka, buffer_memory=256 * 1024) as producer, producer.scope() as scope:
         for start in range(0, 30_000, 10_000):
             columns = RecordColumns(10_000, value=pa.array([b"%0100d" % n for n in range(start, start + 10_000)]))
             scope.append(topic, columns)
@@ -166,7 +162,7 @@ def test_as_many_rows_as_a_scope_asks_for_are_encoded_at_once(many_partitions: s
 
 @pytest.mark.fault("metadata", "unknown topic ends at max.block.ms and names what was tried")
 def test_an_unknown_topic_ends_at_max_block_ms_with_what_was_asked(kafka: Kafka) -> None:
-    with producer_on(kafka, max_block_ms=500) as producer, producer.scope() as scope:
+    with producer_at(kafka, max_block_ms=500) as producer, producer.scope() as scope:
 
         def names_the_answer() -> bool:
             with pytest.raises(MetadataTimeoutError, match="topic nowhere: ") as raised:
@@ -181,7 +177,7 @@ def test_a_partition_out_of_range_names_the_row(kafka: Kafka, new_topic: NewTopi
     topic = new_topic(2)
     columns = RecordColumns(3, value=pa.array([b"x"] * 3), partition=np.array([0, NO_PARTITION, 2], dtype=np.int32))
     wanted = pytest.raises(RecordError, match=r"row 2 of 3: column partition is 2")
-    with producer_on(kafka) as producer, producer.scope() as scope, wanted:
+    with producer_at(kafka) as producer, producer.scope() as scope, wanted:
         scope.append(topic, columns)
 
 
@@ -218,7 +214,7 @@ def test_an_idle_producer_closes_itself(kafka: Kafka) -> None:
 
 def test_an_idle_producer_stays_while_a_scope_is_open(kafka: Kafka, new_topic: NewTopic) -> None:
     topic = new_topic(1)
-    producer = producer_on(kafka)
+    producer = producer_at(kafka)
     with producer.scope() as scope:
         producer.close_when_idle()  # with no time to be idle; as an option it might close before the scope is open
         for _ in range(20):
@@ -230,7 +226,7 @@ def test_an_idle_producer_stays_while_a_scope_is_open(kafka: Kafka, new_topic: N
 
 
 def test_a_close_beside_a_flush_lets_it_end_well(kafka: Kafka, new_topic: NewTopic) -> None:
-    producer = producer_on(kafka, linger_ms=60_000)
+    producer = producer_at(kafka, linger_ms=60_000)
     scope = producer.scope()
     scope.append(new_topic(1), numbered(10))
     closing = threading.Thread(target=producer.close, args=(30,))
@@ -247,7 +243,7 @@ def _leave_in_child(scope: SendScope) -> None:
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 def test_a_forked_child_leaves_a_scope_without_waiting_for_the_parents_locks(kafka: Kafka) -> None:
-    with producer_on(kafka) as producer, producer.scope() as scope:
+    with producer_at(kafka) as producer, producer.scope() as scope:
         with scope.tally.appending:
             child = multiprocessing.get_context("fork").Process(target=_leave_in_child, args=(scope,))
             child.start()

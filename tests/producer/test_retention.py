@@ -15,6 +15,7 @@ from spark_kafka_sink.producer.base.bad_rows import BadRows
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.records.columns import NO_TIMESTAMP, RecordColumns
+from tests.faults.producing import producer_at
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
@@ -34,14 +35,9 @@ def columns(*timestamps: int) -> RecordColumns:
     return RecordColumns(len(timestamps), value=pa.array([b"v"] * len(timestamps)), timestamp=np.array(timestamps, np.int64))
 
 
-def producer_on(kafka: Kafka, **settings: str) -> Producer:
-    given = {name.replace("_", "."): value for name, value in settings.items()}
-    return Producer({"bootstrap.servers": kafka.bootstrap_servers} | given)
-
-
 def test_old_records_are_counted_and_warned_of_once(kafka: Kafka, new_topic: NewTopic, caplog: pytest.LogCaptureFixture) -> None:
     topic, now = new_topic(1), time.time_ns() // 1_000_000
-    with producer_on(kafka) as producer, producer.scope() as scope:
+    with producer_at(kafka) as producer, producer.scope() as scope:
         for _ in range(2):
             scope.append(topic, columns(YEAR_2020, now, NO_TIMESTAMP))
         producer.send(topic, b"v", timestamp=YEAR_2020).result(60)
@@ -90,7 +86,7 @@ def test_where_no_record_is_deleted_for_its_timestamp_none_is_counted(
     kafka: Kafka, new_topic: NewTopic, config: dict[str, str]
 ) -> None:
     topic = new_topic(1, config=config)
-    with producer_on(kafka) as producer, producer.scope() as scope:
+    with producer_at(kafka) as producer, producer.scope() as scope:
         scope.append(topic, RecordColumns(1, pa.array([b"v"]), pa.array([b"k"]), timestamp=np.array([YEAR_2020])))
         assert scope.report().older_than_retention == 0
 
@@ -98,7 +94,7 @@ def test_where_no_record_is_deleted_for_its_timestamp_none_is_counted(
 @pytest.mark.parametrize("number", [1_700_000_000, 1_700_000_000_000_000, 1_700_000_000_000_000_000])
 def test_a_time_in_another_unit_is_refused_before_it_is_sent(kafka: Kafka, new_topic: NewTopic, number: int) -> None:
     topic, now, bad = new_topic(1), time.time_ns() // 1_000_000, list[BadRows]()
-    with producer_on(kafka) as producer, producer.scope() as scope:
+    with producer_at(kafka) as producer, producer.scope() as scope:
         for send in (lambda: producer.send(topic, timestamp=number), lambda: scope.append(topic, columns(now, number))):
             with pytest.raises(RecordError, match=rf"{number} is in the year .* 2023-11-14T22:13:20Z as .*set timestamp.unit="):
                 send()
@@ -110,7 +106,7 @@ def test_a_time_in_another_unit_is_refused_before_it_is_sent(kafka: Kafka, new_t
 @pytest.mark.parametrize(("unit", "factor"), [("s", 1), ("ms", 1000), ("us", 10**6), ("ns", 10**9)])
 def test_a_unit_that_is_set_is_converted(kafka: Kafka, new_topic: NewTopic, unit: str, factor: int) -> None:
     topic = new_topic(1, config={"retention.ms": "-1"})
-    with producer_on(kafka, timestamp_unit=unit) as producer:
+    with producer_at(kafka, timestamp_unit=unit) as producer:
         producer.send(topic, timestamp=1_700_000_000 * factor).result(60)
         with producer.scope() as scope:
             scope.append(topic, columns(1_700_000_000 * factor))
@@ -119,6 +115,10 @@ def test_a_unit_that_is_set_is_converted(kafka: Kafka, new_topic: NewTopic, unit
 
 def test_the_error_of_the_brokers_names_the_unit_that_was_meant(kafka: Kafka, new_topic: NewTopic) -> None:
     topic = new_topic(1, config={"message.timestamp.after.max.ms": "3600000"})
-    with producer_on(kafka, timestamp_unit="ms") as producer, pytest.raises(DeliveryError) as caught, producer.scope() as scope:
+    with (
+        producer_at(kafka, timestamp_unit="ms") as producer,
+        pytest.raises(DeliveryError) as caught,
+        producer.scope() as scope,
+    ):
         scope.append(topic, columns(1_700_000_000_000_000))
     assert "1700000000000000 is in the year 55840 as milliseconds and 2023-11-14T22:13:20Z as microseconds" in str(caught.value)

@@ -19,7 +19,8 @@ BY_NAME = range(PRODUCE.min_version, LAST_BY_NAME + 1)
 Topics = dict[str, list[BatchParts]]
 
 
-def batch(partition: int, *payload: Buffer, header: bytes = b"h" * 61) -> BatchParts:
+def batch(partition: int, *payload: Buffer) -> BatchParts:
+    header = b"h" * 61
     return partition, len(header) + sum(map(len, payload)), header, payload
 
 

@@ -44,11 +44,11 @@ def signed(batch: bytearray) -> bytes:
     return bytes(batch)
 
 
-def payload_of(records: bytes, count: int = 1) -> bytes:
+def payload_of(records: bytes) -> bytes:
     """A batch of these bytes as its records."""
     batch = whole()[:FIRST_RECORD] + records
     struct.pack_into(">i", batch, LENGTH, len(batch) - 12)
-    struct.pack_into(">i", batch, COUNT, count)
+    struct.pack_into(">i", batch, COUNT, 1)
     return signed(batch)
 
 

@@ -32,3 +32,11 @@ def stand_in() -> Iterator[StandIn]:
 def new_subject() -> Callable[[], str]:
     """Returns the name of a subject that no other test uses."""
     return lambda: f"subject-{next(_numbers)}-value"
+
+
+@pytest.fixture
+def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hides the proxy of this machine."""
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)

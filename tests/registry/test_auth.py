@@ -23,19 +23,14 @@ from spark_kafka_sink.registry.registry_client import RegistryClient, SchemaText
 from tests.registry.stand_in import Answer, StandIn
 from tests.security.certificates import Certificates, server_context
 from tests.security.sasl import http_servers
-from tests.security.sasl.http_servers import http_server, raw_server, tunnel
+from tests.security.sasl.http_servers import http_server, raw_server, silent, tunnel
+
+pytestmark = pytest.mark.usefixtures("no_proxy")
 
 SECRET = 'hunter2+/&%ü"\\'
 BEARER = "schema.registry.bearer.auth"
 USER_INFO = "schema.registry.basic.auth.user.info"
 SCHEMA = SchemaText("AVRO", '"int"')
-
-
-@pytest.fixture(autouse=True)
-def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.upper(), raising=False)
 
 
 @pytest.fixture
@@ -229,10 +224,6 @@ def test_a_token_endpoint_that_refuses_is_named(stand_in: StandIn) -> None:
 
 
 def test_a_token_endpoint_that_says_nothing_times_out_with_the_call(stand_in: StandIn) -> None:
-    def silent(connection: socket.socket) -> None:
-        while connection.recv(65536):
-            pass
-
     with raw_server(silent) as url:
         config = registry_config({"schema.registry.url": stand_in.url, **oauth(url)})
         with (

@@ -20,7 +20,9 @@ from spark_kafka_sink.registry.registry_client import RegistryClient, SchemaText
 from tests.every import every
 from tests.kafka.ports import free_ports
 from tests.registry.stand_in import JSON, Answer, Asked, StandIn
-from tests.security.sasl.http_servers import raw_server
+from tests.security.sasl.http_servers import raw_server, silent
+
+pytestmark = pytest.mark.usefixtures("no_proxy")
 
 SCHEMA = SchemaText("AVRO", '"int"')
 HTML = b"<html><body>Sign in with hunter2</body></html>"
@@ -57,13 +59,6 @@ def refused(url: str, pauses: Pauses | None = None, call_s: float = 120.0, optio
     copy = pickle.loads(pickle.dumps(told))
     assert (type(copy), str(copy), copy.facts) == (type(told), str(told), told.facts)
     return told
-
-
-@pytest.fixture(autouse=True)
-def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.upper(), raising=False)
 
 
 # Answers that another try would not change
@@ -288,10 +283,6 @@ def test_calls_that_share_a_deadline_end_together(stand_in: StandIn) -> None:
 
 @pytest.mark.fault("schema registry", "down, slow, silent, a host that does not exist")
 def test_a_registry_that_says_nothing_times_out() -> None:
-    def silent(connection: socket.socket) -> None:
-        while connection.recv(65536):
-            pass
-
     with raw_server(silent) as url:
         error = refused(url, options={"schema.registry.request.timeout.ms": "50", "schema.registry.max.retries": "1"})
 

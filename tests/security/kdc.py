@@ -157,17 +157,12 @@ class Kdc:
             if self._guardian is not None:
                 self._guardian.forget_process(process.pid)
 
-    def add(self, principal: str, *, password: str | None = None, max_life: str = "1d") -> None:
-        """Adds a principal, with a random key if no password is given, unless it was added before.
-
-        Args:
-            max_life: how long its tickets live ("5s", "1d").
-        """
+    def add(self, principal: str) -> None:
+        """Adds a principal with a random key, unless it was added before. Its tickets live for a day."""
         if principal in self._principals:
             return
         self._principals.add(principal)
-        key = ["-randkey"] if password is None else ["-pw", password]
-        self.kadmin("add_principal", "-maxlife", max_life, *key, principal)
+        self.kadmin("add_principal", "-maxlife", "1d", "-randkey", principal)
 
     def kadmin(self, command: str, *arguments: str) -> None:
         """Runs a command of kadmin.local, such as `delete_principal`."""

@@ -13,9 +13,9 @@ from spark_kafka_sink.security.credentials import user_and_password
 PASSWORD = "a\"b'c\\d;${env:NOT_THERE}"
 
 
-def config(mechanism: str = "PLAIN", **options: str) -> SecurityConfig:
+def config(**options: str) -> SecurityConfig:
     given = {name.replace("_", "."): value for name, value in options.items()}
-    return security_config({"security.protocol": "SASL_SSL", "sasl.mechanism": mechanism, **given})
+    return security_config({"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", **given})
 
 
 def said(made: SecurityConfig) -> tuple[str, str]:

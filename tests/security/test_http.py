@@ -11,7 +11,7 @@ import pytest
 
 from spark_kafka_sink.security import http
 from spark_kafka_sink.security.http import HttpProxy, HttpRequest, HttpTimeouts, send
-from tests.security.sasl.http_servers import raw_server
+from tests.security.sasl.http_servers import raw_server, silent
 from tests.waiting import HOUR_S
 
 LATE_HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n"
@@ -31,11 +31,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     monkeypatch.setattr(http, "time", SimpleNamespace(monotonic=clock))
     return clock
-
-
-def silent(connection: socket.socket) -> None:
-    while connection.recv(65536):
-        pass
 
 
 def late(answer: bytes, clock: Clock) -> Callable[[socket.socket], None]:

@@ -142,10 +142,10 @@ def test_pkcs12_without_cryptography_names_the_extra(certificates: Certificates,
 # JKS
 
 
-def jks(*entries: bytes, version: int = 2, magic: int = 0xFEEDFEED, password: str = PASSWORD) -> bytes:
+def jks(*entries: bytes, version: int = 2, magic: int = 0xFEEDFEED) -> bytes:
     """A store as sun.security.provider.JavaKeyStore writes it."""
     body = struct.pack(">III", magic, version, len(entries)) + b"".join(entries)
-    return body + hashlib.sha1(password.encode("utf-16-be") + b"Mighty Aphrodite" + body).digest()
+    return body + hashlib.sha1(PASSWORD.encode("utf-16-be") + b"Mighty Aphrodite" + body).digest()
 
 
 def jks_certificate(der: bytes, *, version: int = 2) -> bytes:

@@ -48,15 +48,15 @@ def proxy(request: pytest.FixtureRequest) -> Iterator[SmallProxy]:
         yield proxy
 
 
-def answer_of(proxy: SmallProxy, authority: str, host: str, port: int) -> bytes:
+def answer_of(proxy: SmallProxy, authority: str, port: int) -> bytes:
     """Returns what the server behind the proxy answers. Raises the connection's error."""
     url = f"{proxy.scheme}://{proxy.address[0]}:{proxy.address[1]}"
     opener = ChannelOpener(
         security_config({"security.protocol": "SSL", "ssl.truststore.certificates": authority, "proxy.url": url})
     )
     with closing(Selector(max_frame_size=1000)) as selector:
-        (address,) = opener.resolve(host, port)
-        selector.register(1, opener.open(address, host=host, port=port, send_buffer=-1, receive_buffer=-1))
+        (address,) = opener.resolve("localhost", port)
+        selector.register(1, opener.open(address, host="localhost", port=port, send_buffer=-1, receive_buffer=-1))
         for _ in range(500):
             result = selector.poll(20)
             for lost in result.disconnected:
@@ -70,11 +70,11 @@ def answer_of(proxy: SmallProxy, authority: str, host: str, port: int) -> bytes:
 
 def test_tls_begins_after_the_proxys_answer(proxy: SmallProxy, certificates: Certificates, tmp_path: Path) -> None:
     with echo(certificates.server, tmp_path) as port:
-        assert answer_of(proxy, certificates.authority.chain_pem, "localhost", port) == b"abc"
+        assert answer_of(proxy, certificates.authority.chain_pem, port) == b"abc"
 
 
 def test_the_certificate_is_checked_for_the_brokers_name(proxy: SmallProxy, certificates: Certificates, tmp_path: Path) -> None:
     with echo(certificates.elsewhere, tmp_path) as port, pytest.raises(AuthenticationError) as error:
-        answer_of(proxy, certificates.authority.chain_pem, "localhost", port)
+        answer_of(proxy, certificates.authority.chain_pem, port)
     assert error.value.facts["broker"] == f"localhost:{port}"
     assert "localhost" in error.value.message

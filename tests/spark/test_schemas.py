@@ -100,8 +100,8 @@ def test_the_registry_is_asked_by_the_driver_alone_and_not_again_by_foreach_batc
 ID = t.StructType([t.StructField("id", t.LongType(), False, {"comment": "The order."})])
 
 
-def columns_and(given: SinkOptions, schema: t.StructType = ID) -> tuple[SinkOptions, SinkSchema, t.StructType]:
-    return given, sink_schema(schema, given.topic, record=given.record, formats=given.formats), schema
+def columns_and(given: SinkOptions) -> tuple[SinkOptions, SinkSchema, t.StructType]:
+    return given, sink_schema(ID, given.topic, record=given.record, formats=given.formats), ID
 
 
 def test_what_tasks_get_holds_no_secret_and_no_address(stand_in: StandIn) -> None:

@@ -84,8 +84,8 @@ class Application:
         assert self._wait(deadline_s) != 0, self.explain("the program succeeded")
         return self._log.read_text(errors="replace")
 
-    def explain(self, message: str, lines: int = 60) -> str:
-        return "\n".join([message, *self._log.read_text(errors="replace").splitlines()[-lines:]])
+    def explain(self, message: str) -> str:
+        return "\n".join([message, *self._log.read_text(errors="replace").splitlines()[-60:]])
 
     def _wait(self, deadline_s: float) -> int:
         try:

@@ -56,10 +56,6 @@ def test_every_default_is_valid() -> None:
         assert text is None or key.parse(text) == key.default, key.name
 
 
-def test_every_config_says_what_it_does() -> None:
-    assert all(key.doc.endswith(".") for key in TOPIC_CONFIGS.values())
-
-
 def test_a_conflict_with_what_the_broker_has() -> None:
     config = BrokerConfig(topic_defaults={"max.compaction.lag.ms": "5"})
 

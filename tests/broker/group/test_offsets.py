@@ -26,13 +26,11 @@ def at(world: World, offset: int, **others: int) -> OffsetAndMetadata:
     return OffsetAndMetadata(offset, 3, "note", world.timer.wall_ms(), **others)
 
 
-def commit(
-    world: World, by: Committer = OUTSIDER, version: int = 9, **offsets: int
-) -> ErrorCode | Mapping[TopicPartition, ErrorCode]:
+def commit(world: World, by: Committer = OUTSIDER, **offsets: int) -> ErrorCode | Mapping[TopicPartition, ErrorCode]:
     """`a0=5`: offset 5 of partition 0 of topic a. An error of all of them, or by partition."""
     wanted = {TopicPartition(name[0], int(name[1:])): at(world, offset) for name, offset in offsets.items()}
     try:
-        return world.coordinator.commit_offsets(by, wanted, version)
+        return world.coordinator.commit_offsets(by, wanted, 9)
     except ApiException as error:
         return error.code
 

@@ -36,13 +36,12 @@ def ask(
     name: str = "test",
     software_version: str = "1.0",
     *,
-    header_version: int | None = None,
     session: Session | None = None,
     **config: Any,
 ) -> ApiVersionsResponse:
     responses = Responses()
     body = ApiVersionsRequest(name, software_version)
-    asked = request(body, ApiKey.API_VERSIONS, version, responses=responses, header_version=header_version, session=session)
+    asked = request(body, ApiKey.API_VERSIONS, version, responses=responses, session=session)
     KafkaApis(services(**config), handlers=HANDLERS).handle(asked)
     answer = responses.answer()
     assert isinstance(answer, ApiVersionsResponse)
@@ -80,12 +79,6 @@ def test_the_session_knows_the_clients_software() -> None:
     ask(3, "librdkafka", "2.8.0", session=session)
 
     assert (session.client_software_name, session.client_software_version) == ("librdkafka", "2.8.0")
-
-
-def test_an_unknown_version_is_answered_in_v0_with_the_versions_of_api_versions() -> None:
-    answer = ask(0, header_version=99)
-
-    assert (answer.error_code, ranges(answer)) == (ErrorCode.UNSUPPORTED_VERSION, {ApiKey.API_VERSIONS: (0, 4)})
 
 
 # Metadata and FindCoordinator

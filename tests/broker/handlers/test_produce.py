@@ -19,12 +19,11 @@ from tests.broker.rig import Asked, Rig, batch
 NAMED, BY_ID = 12, 13
 
 
-def produce(rig: Rig, *batches: bytes, topic: str = "t", version: int = NAMED, broker: int = 1, **fields: Any) -> Asked:
+def produce(rig: Rig, *batches: bytes, topic: str = "t", broker: int = 1, **fields: Any) -> Asked:
     """One batch for each partition from 0 on."""
-    options = {name: fields.pop(name) for name in ("client_id",) if name in fields}
     data = [PartitionProduceData(number, [each] if each else None) for number, each in enumerate(batches)]
     body = ProduceRequest(topic_data=[TopicProduceData(topic, partition_data=data)], **fields)
-    return rig.ask(handle_produce, body, ApiKey.PRODUCE, version, broker=broker, **options)
+    return rig.ask(handle_produce, body, ApiKey.PRODUCE, NAMED, broker=broker)
 
 
 def partition(asked: Asked, number: int = 0) -> Any:

@@ -82,14 +82,10 @@ def test_damage_anywhere_ends_the_log_there(
             assert kept == int(segment.name[:20]) + whole
         if kept < 30 or spoiled == content:
             assert state(log) == sound_state(kept)
-        fill_one(log)
+        log.append_as_leader(batch(b"more"), 9)
         assert log.log_end_offset == kept + 1
     with opened(folder, CONFIG) as log:
         assert log.log_end_offset == kept + 1
-
-
-def fill_one(log: UnifiedLog) -> None:
-    log.append_as_leader(batch(b"more"), 9)
 
 
 def _whole(content: bytes) -> tuple[int, int]:

@@ -30,10 +30,8 @@ def port_of(broker: EmbeddedBroker) -> int:
     return int(broker.bootstrap_servers.rsplit(":", 1)[1])
 
 
-def context(
-    authority: CertificateAuthority = AUTHORITY, own: KeyAndCertificate | None = None, folder: Path | None = None
-) -> ssl.SSLContext:
-    made = ssl.create_default_context(cadata=authority.certificate)
+def context(own: KeyAndCertificate | None = None, folder: Path | None = None) -> ssl.SSLContext:
+    made = ssl.create_default_context(cadata=AUTHORITY.certificate)
     if own is not None:
         assert folder is not None
         file = folder / "own.pem"

@@ -8,25 +8,20 @@ import hmac
 
 
 class ScramClient:
-    def __init__(
-        self, user: str, password: str, *, nonce: str = "client-nonce", hash_name: str = "sha256", header: str = "n,,"
-    ) -> None:
+    def __init__(self, user: str, password: str, *, nonce: str = "client-nonce", hash_name: str = "sha256") -> None:
         self._password = password
         self._nonce = nonce
         self._hash = hash_name
-        self._header = header
         self._bare = f"n={user.replace('=', '=3D').replace(',', '=2C')},r={nonce}"
 
     def first(self) -> bytes:
-        return f"{self._header}{self._bare}".encode()
+        return f"n,,{self._bare}".encode()
 
-    def final(self, server_first: bytes, *, nonce: str | None = None, extensions: str = "") -> bytes:
-        """`nonce`: another one than the server's answer has."""
+    def final(self, server_first: bytes) -> bytes:
         fields = dict(part.split("=", 1) for part in server_first.decode().split(","))
         assert fields["r"].startswith(self._nonce)
         salted = hashlib.pbkdf2_hmac(self._hash, self._password.encode(), base64.b64decode(fields["s"]), int(fields["i"]))
-        channel = base64.b64encode(self._header.encode()).decode()
-        without_proof = f"c={channel},r={nonce or fields['r']}{extensions}"
+        without_proof = f"c=biws,r={fields['r']}"  # the header n,, in base64
         self._signed = f"{self._bare},{server_first.decode()},{without_proof}".encode()
         self._server_key = hmac.digest(salted, b"Server Key", self._hash)
         client_key = hmac.digest(salted, b"Client Key", self._hash)

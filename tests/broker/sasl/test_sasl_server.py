@@ -78,8 +78,8 @@ class FixedCredentials(Credentials):
         return self._credential
 
 
-def server(mechanism: str = "SCRAM-SHA-256") -> ScramSaslServer:
-    return ScramSaslServer(mechanism, CREDENTIALS)
+def server() -> ScramSaslServer:
+    return ScramSaslServer("SCRAM-SHA-256", CREDENTIALS)
 
 
 def test_the_exchange_of_rfc_7677() -> None:

@@ -18,9 +18,9 @@ def world() -> World:
     return World()
 
 
-def ongoing(world: World, client_version: int = 2) -> ProducerIdAndEpoch:
+def ongoing(world: World) -> ProducerIdAndEpoch:
     producer = world.init()
-    world.add(producer, A, B, client_version=client_version)
+    world.add(producer, A, B)
     return producer
 
 

@@ -55,11 +55,11 @@ class _Executor:
 class World:
     """`settle()` lets the markers be written; until then the coordinator has only decided."""
 
-    def __init__(self, transaction_version: int = 2, **settings: int) -> None:
+    def __init__(self, **settings: int) -> None:
         self.timer = VirtualTimer()
         self.log = MemoryCoordinatorLog("__transaction_state")
         self.partitions = Partitions()
-        self.config = BrokerConfig(transaction_version=transaction_version, **settings)  # type: ignore[arg-type]
+        self.config = BrokerConfig(transaction_version=2, **settings)  # type: ignore[arg-type]
         self._producer_ids = iter(range(1000, 10**9))
         self.when_asked_for_the_time: Callable[[], object] | None = None
         self.start()
@@ -102,14 +102,14 @@ class World:
         self.log.append(partition, [record])
         self.restart()
 
-    def init(self, expected: ProducerIdAndEpoch | None = None, timeout_ms: int = 60_000) -> ProducerIdAndEpoch:
-        return self.coordinator.init_producer_id("t", timeout_ms, expected)
+    def init(self, expected: ProducerIdAndEpoch | None = None) -> ProducerIdAndEpoch:
+        return self.coordinator.init_producer_id("t", 60_000, expected)
 
-    def add(self, producer: ProducerIdAndEpoch, *partitions: TopicPartition, client_version: int = 2) -> None:
-        self.coordinator.add_partitions("t", producer, partitions, client_version=client_version)
+    def add(self, producer: ProducerIdAndEpoch, *partitions: TopicPartition) -> None:
+        self.coordinator.add_partitions("t", producer, partitions, client_version=2)
 
-    def end(self, producer: ProducerIdAndEpoch, committed: bool, client_version: int = 2) -> ProducerIdAndEpoch:
-        return self.coordinator.end_transaction("t", producer, committed, client_version=client_version)
+    def end(self, producer: ProducerIdAndEpoch, committed: bool) -> ProducerIdAndEpoch:
+        return self.coordinator.end_transaction("t", producer, committed, client_version=2)
 
     def state(self) -> str:
         return self.coordinator.describe("t").state.state_name

@@ -37,15 +37,15 @@ class Result:
     trace: tuple[str, ...] = ()
 
 
-def search(configuration: Configuration, limit: int = 3_000_000) -> Result:
+def search(configuration: Configuration) -> Result:
     gc.disable()  # millions of tuples, no cycles: the collector only looks at them again and again
     try:
-        return _search(configuration, limit)
+        return _search(configuration)
     finally:
         gc.enable()
 
 
-def _search(configuration: Configuration, limit: int) -> Result:
+def _search(configuration: Configuration) -> Result:
     first = first_world(configuration)
     parents: dict[World, World | None] = {first: None}
     frontier = deque([first])
@@ -60,7 +60,7 @@ def _search(configuration: Configuration, limit: int) -> Result:
                     frontier.append(after)
         except BrokenError as error:
             return Result(len(parents), str(error), _trace(configuration, parents, world))
-        assert len(parents) < limit, "the configuration is too large"
+        assert len(parents) < 3_000_000, "the configuration is too large"
     return Result(len(parents))
 
 

@@ -234,8 +234,8 @@ class Driver:
             if isinstance(event, Reached):
                 event.go()
 
-    def explain(self, message: str, lines: int = 40) -> str:
-        tail = self.log.read_text(errors="replace").splitlines()[-lines:]
+    def explain(self, message: str) -> str:
+        tail = self.log.read_text(errors="replace").splitlines()[-40:]
         return "\n".join([message, "--- the driver's log ends with:", *tail])
 
     def stop(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from spark_kafka_sink.options.producer_options import producer_config
 from spark_kafka_sink.producer.metrics.metric_table import CONSTANT_METRICS, GAUGES, NODE, OWN
-from spark_kafka_sink.producer.metrics.metrics_collector import MetricsCollector, Payload
+from spark_kafka_sink.producer.metrics.metrics_collector import MetricsCollector
 from spark_kafka_sink.producer.metrics.sender_metrics import ProducerMetrics, SenderMetrics
 from spark_kafka_sink.producer.metrics.telemetry_state import Subscription
 from spark_kafka_sink.records.compression import Codec, decompress
@@ -18,8 +18,8 @@ BEGUN_NS, SECOND_NS = 1_000, 1_000_000_000
 LIMIT = 1 << 20
 
 
-def wanting(*prefixes: str, delta: bool = False, codec: Codec = Codec.NONE, max_bytes: int = LIMIT) -> Subscription:
-    return Subscription(uuid.UUID(int=1), 1, 1_000, prefixes or ("",), codec, delta, max_bytes)
+def wanting(*prefixes: str, delta: bool = False, max_bytes: int = LIMIT) -> Subscription:
+    return Subscription(uuid.UUID(int=1), 1, 1_000, prefixes or ("",), Codec.NONE, delta, max_bytes)
 
 
 def metrics_of(topics: int = 1, nodes: int = 1, **values: float) -> ProducerMetrics:
@@ -39,11 +39,7 @@ def metrics_of(topics: int = 1, nodes: int = 1, **values: float) -> ProducerMetr
 
 
 def pushed(collector: MetricsCollector, metrics: ProducerMetrics, wanted: Subscription, time_ns: int = SECOND_NS) -> Pushed:
-    return read(payload_data(collector.payload(metrics, wanted, time_ns), wanted))
-
-
-def payload_data(payload: Payload, wanted: Subscription) -> bytes:
-    return decompress(wanted.codec, payload.data, 1 << 24)
+    return read(decompress(wanted.codec, collector.payload(metrics, wanted, time_ns).data, 1 << 24))
 
 
 def collector(**resource: str) -> MetricsCollector:

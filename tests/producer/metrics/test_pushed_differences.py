@@ -42,14 +42,14 @@ def send(producer: Producer, count: int) -> None:
         future.result(0)
 
 
-def pushed_with(make: Make, hits: int = 1) -> tuple[dict[str, float], dict[str, float], Fault]:
+def pushed_with(make: Make) -> tuple[dict[str, float], dict[str, float], Fault]:
     """Sends records before, during and after a fault. Returns what was pushed, what the producer counted, and the fault."""
     with receiving() as (broker, receiver, _):
         producer = connected(broker)
         with producer:
             fault = make(broker.faults)
             send(producer, RECORDS)
-            fault.wait(hits)
+            fault.wait()
             for _ in range(1, ROUNDS):
                 before = len(receiver.pushes)
                 send(producer, RECORDS)

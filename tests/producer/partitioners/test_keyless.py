@@ -54,8 +54,8 @@ def test_threads_together_go_round_evenly() -> None:
     assert max(counts.values()) - min(counts.values()) <= 1
 
 
-def uniform(seed: int = 1) -> UniformStickyPartitioner:
-    return UniformStickyPartitioner(random.Random(seed))
+def uniform() -> UniformStickyPartitioner:
+    return UniformStickyPartitioner(random.Random(1))
 
 
 def current(sticky: UniformStickyPartitioner, cluster: Cluster) -> int:

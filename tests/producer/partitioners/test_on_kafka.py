@@ -11,14 +11,10 @@ import pyarrow as pa
 from spark_kafka_sink.client.cluster import Cluster
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.records.columns import RecordColumns
+from tests.faults.producing import producer_at
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
-
-
-def producer_on(kafka: Kafka, **settings: object) -> Producer:
-    options = {name.replace("_", "."): value for name, value in settings.items()}
-    return Producer({"bootstrap.servers": kafka.bootstrap_servers, **options})
 
 
 def send(producer: Producer, topic: str, *parts: RecordColumns) -> None:
@@ -58,7 +54,7 @@ class ByLength:
 
 def test_a_users_own_partitioner_decides_and_is_closed_with_the_producer(kafka: Kafka, new_topic: NewTopic) -> None:
     topic, name = new_topic(3), f"{__name__}.ByLength"
-    producer = producer_on(kafka, partitioner_class=name)
+    producer = producer_at(kafka, partitioner_class=name)
     send(producer, topic, numbered(200))
     assert ByLength.events == [name]
     producer.close(30)
@@ -69,7 +65,7 @@ def test_a_users_own_partitioner_decides_and_is_closed_with_the_producer(kafka: 
 
 def test_records_sent_one_by_one_are_partitioned_too(kafka: Kafka, new_topic: NewTopic) -> None:
     topic = new_topic(3)
-    with producer_on(kafka, partitioner_class="round_robin") as producer:
+    with producer_at(kafka, partitioner_class="round_robin") as producer:
         futures = [producer.send(topic, value=b"%d" % n, partition=1 if n % 3 == 0 else None) for n in range(9)]
         chosen: list[Any] = [future.result(30).partition for future in futures]
     assert chosen[::3] == [1, 1, 1]

@@ -22,9 +22,9 @@ def parts() -> Parts:
     return make_parts(retry_backoff_ms=0, retry_backoff_max_ms=0)
 
 
-def split_in_two(parts: Parts, delivery: Delivery, scope: Tally, partition: int = 0) -> None:
+def split_in_two(parts: Parts, delivery: Delivery, scope: Tally) -> None:
     """Four records in one batch, refused and split."""
-    parts.append(scope, [b"x" * 1000] * 4, [partition] * 4)
+    parts.append(scope, [b"x" * 1000] * 4, [0] * 4)
     batch = next_one(parts)
     delivery.answered([said(batch, TOO_LARGE)], parts.clock())
 

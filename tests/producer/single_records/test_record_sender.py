@@ -28,6 +28,7 @@ from spark_kafka_sink.producer.single_records.topic_buffer import TopicBuffer
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.every import every
+from tests.faults.producing import producer_at
 from tests.faults.recording_broker import RecordingBroker
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
@@ -36,12 +37,6 @@ from tests.producer.inside import lifecycle_of, meet
 from tests.producer.told import Told
 from tests.tiers import whole_but
 from tests.waiting import HOUR_MS, wait_until
-
-
-def producer_on(kafka: Kafka | RecordingBroker, **settings: object) -> Producer:
-    """Settings are Kafka's option names with underscores for dots."""
-    options = {name.replace("_", "."): value for name, value in settings.items()}
-    return Producer({"bootstrap.servers": kafka.bootstrap_servers, **options})
 
 
 def read(kafka: Kafka, topic: str) -> dict[tuple[int, int], Witnessed]:
@@ -69,7 +64,7 @@ def test_every_part_of_a_record_arrives_where_its_future_says(kafka: Kafka, new_
         ({"value": b"x" * 700_000}, (None, b"x" * 700_000, [])),
     ]
     before = time.time_ns() // 1_000_000
-    with producer_on(kafka, linger_ms=linger_ms) as producer:
+    with producer_at(kafka, linger_ms=linger_ms) as producer:
         futures = [producer.send(topic, **given) for given, _ in sent]
         found = [future.result(30) for future in futures]
     after = time.time_ns() // 1_000_000
@@ -88,7 +83,7 @@ def test_every_part_of_a_record_arrives_where_its_future_says(kafka: Kafka, new_
 def test_what_is_changed_after_the_call_is_not_sent(kafka: Kafka, new_topic: NewTopic) -> None:
     topic = new_topic(1)
     value, headers = bytearray(b"before"), [("h", b"before")]
-    with producer_on(kafka, linger_ms=60_000) as producer:
+    with producer_at(kafka, linger_ms=60_000) as producer:
         future = producer.send(topic, value, headers=headers)
         value[:] = b"after!"
         headers[0] = ("h", b"after")
@@ -101,7 +96,7 @@ def test_what_is_changed_after_the_call_is_not_sent(kafka: Kafka, new_topic: New
 @pytest.mark.parametrize("timestamp", [0, 1_600_000_000_000, 2**53])
 def test_a_timestamp_that_was_given_is_the_records(kafka: Kafka, new_topic: NewTopic, timestamp: int) -> None:
     topic = new_topic(1, config={"message.timestamp.after.max.ms": str(2**63 - 1), "retention.ms": "-1"})
-    with producer_on(kafka) as producer:
+    with producer_at(kafka) as producer:
         metadata = producer.send(topic, b"v", timestamp=timestamp).result(60)
         now = producer.send(topic, b"v").result(60)
     assert metadata.timestamp == timestamp
@@ -111,14 +106,14 @@ def test_a_timestamp_that_was_given_is_the_records(kafka: Kafka, new_topic: NewT
 def test_the_timestamp_is_the_brokers_where_the_topic_says_so(kafka: Kafka, new_topic: NewTopic) -> None:
     topic = new_topic(1, config={"message.timestamp.type": "LogAppendTime"})
     before = time.time_ns() // 1_000_000
-    with producer_on(kafka) as producer:
+    with producer_at(kafka) as producer:
         found = [future.result(60) for future in [producer.send(topic, b"v", timestamp=17), producer.send(topic, b"w")]]
     assert all(before <= metadata.timestamp <= time.time_ns() // 1_000_000 for metadata in found)
 
 
 def test_without_acks_a_record_is_sent_and_its_offset_is_not_known(kafka: Kafka, new_topic: NewTopic) -> None:
     topic, told = new_topic(1), Told()
-    with producer_on(kafka, acks="0") as producer:
+    with producer_at(kafka, acks="0") as producer:
         futures = [producer.send(topic, b"%d" % n, timestamp=50 + n, on_completion=told.of(n)) for n in range(3)]
         assert [future.result(60) for future in futures] == [RecordMetadata(topic, 0, -1, 50 + n, -1, 1) for n in range(3)]
     assert told.records == [0, 1, 2]
@@ -132,7 +127,7 @@ def test_callbacks_run_in_order_within_a_partition_and_before_anybody_has_the_re
     kafka: Kafka, new_topic: NewTopic, settings: dict[str, object]
 ) -> None:
     topic, told = new_topic(3), Told()
-    with producer_on(kafka, batch_size=3000, linger_ms=0, **settings) as producer:
+    with producer_at(kafka, batch_size=3000, linger_ms=0, **settings) as producer:
         futures = [producer.send(topic, b"%d" % n, on_completion=told.of(n)) for n in range(3_000)]
         for n in range(0, 3_000, 997):
             futures[n].result(30)
@@ -178,7 +173,7 @@ def test_a_malformed_call_is_raised_and_harms_no_other(
     kafka: Kafka, new_topic: NewTopic, call: dict[str, Any], error: type[KafkaSinkError], text: str
 ) -> None:
     topic, told = new_topic(1), Told()
-    with producer_on(kafka, linger_ms=60_000) as producer:
+    with producer_at(kafka, linger_ms=60_000) as producer:
         before = producer.send(topic, b"before")
         with pytest.raises(error, match=text):
             producer.send(**{"topic": topic, "on_completion": told.of("never"), **call})
@@ -190,7 +185,7 @@ def test_a_malformed_call_is_raised_and_harms_no_other(
 
 def test_numbers_of_numpy_are_numbers(kafka: Kafka, new_topic: NewTopic) -> None:
     topic = new_topic(2)
-    with producer_on(kafka) as producer:
+    with producer_at(kafka) as producer:
         numbers: dict[str, Any] = {"partition": np.int32(1), "timestamp": np.int64(1_700_000_000_000)}
         found = producer.send(topic, b"v", **numbers).result(30)
     assert (found.partition, found.timestamp, type(found.timestamp)) == (1, 1_700_000_000_000, int)
@@ -216,7 +211,7 @@ def test_what_cannot_be_sent_fails_its_future_and_harms_no_other(
     topic, told = new_topic(2), Told()
     # A topic that does not exist is waited for so long.
     max_block_ms = 2000 if error is MetadataTimeoutError else HOUR_MS
-    with producer_on(kafka, linger_ms=60_000, max_block_ms=max_block_ms, max_request_size=2000) as producer:
+    with producer_at(kafka, linger_ms=60_000, max_block_ms=max_block_ms, max_request_size=2000) as producer:
         meet(producer, topic)
         before = producer.send(topic, b"before", partition=0)
         failed = producer.send(**{"topic": topic, "value": b"v", "on_completion": told.of("failed"), **call})
@@ -239,12 +234,12 @@ def buffered_topics() -> set[str]:
 
 def test_names_of_topics_that_are_wrong_leave_nothing_behind(kafka: Kafka, new_topic: NewTopic) -> None:
     topic = new_topic(1)
-    with producer_on(kafka, max_block_ms=0) as producer:
+    with producer_at(kafka, max_block_ms=0) as producer:
         for n in range(50):
             assert isinstance(producer.send(f"nowhere-{n}", b"").exception(), MetadataTimeoutError)
             assert isinstance(producer.send(f"no name {n}", b"").exception(), RecordError)
         assert not [name for name in buffered_topics() if name.startswith(("nowhere-", "no name"))]
-    with producer_on(kafka) as producer:
+    with producer_at(kafka) as producer:
         assert producer.send(topic, b"").result(60).offset == 0
         assert topic in buffered_topics()
 
@@ -255,7 +250,7 @@ def test_a_producer_that_has_failed_takes_no_records_and_says_why_it_failed(topi
         cluster.topic("t")
         cluster.topic("u")
         cluster.faults.fail(ApiKey.PRODUCE, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, times=None)
-        producer = producer_on(cluster, linger_ms=0, client_id="failing")
+        producer = producer_at(cluster, linger_ms=0, client_id="failing")
         first = producer.send("t", b"v")
         with pytest.raises(BrokerError, match="CLUSTER_AUTHORIZATION_FAILED"):
             first.result(60)
@@ -293,7 +288,7 @@ def _use_in_child(producer: Producer, acked: RecordFuture, waiting: RecordFuture
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 def test_a_forked_child_is_told_instead_of_waiting_for_ever(kafka: Kafka, new_topic: NewTopic) -> None:
     topic, context = new_topic(1), multiprocessing.get_context("fork")
-    with producer_on(kafka, linger_ms=60_000) as producer:
+    with producer_at(kafka, linger_ms=60_000) as producer:
         acked = producer.send(topic, b"0")
         producer.flush()
         waiting = producer.send(topic, b"1")

@@ -49,7 +49,7 @@ def test_a_transaction_for_others_to_end_is_refused_before_it_begins(like: str) 
 
 
 def test_nothing_is_written_to_an_older_leader_and_the_transaction_is_aborted() -> None:
-    with mixed_kafka(older=2) as kafka:
+    with mixed_kafka() as kafka:
         kafka.create_topic("events", 2, replication=1)
         led_by = {kafka.leader("events", number): number for number in range(2)}
         produced = kafka.broker.faults.watch(ApiKey.PRODUCE, broker=2, times=None)

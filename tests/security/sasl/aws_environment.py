@@ -26,9 +26,9 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     monkeypatch.setenv("AWS_CONFIG_FILE", str(folder / "config"))
 
 
-def set_key(monkeypatch: pytest.MonkeyPatch, key_id: str = "AKIA1", secret_key: str = "S3CRET", token: str = "") -> None:
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", key_id)
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", secret_key)
+def set_key(monkeypatch: pytest.MonkeyPatch, token: str = "") -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIA1")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "S3CRET")
     if token:
         monkeypatch.setenv("AWS_SESSION_TOKEN", token)
 

@@ -78,6 +78,12 @@ def http_server(*answers: Answer, tls: ssl.SSLContext | None = None) -> Iterator
         server.stop()
 
 
+def silent(connection: socket.socket) -> None:
+    """For raw_server: reads until the client goes, and answers nothing."""
+    while connection.recv(65536):
+        pass
+
+
 @contextmanager
 def raw_server(serve: Callable[[socket.socket], None]) -> Iterator[str]:
     """Gives each connection to `serve`, in a thread; yields the URL. Its end closes what is open."""

@@ -22,18 +22,13 @@ from spark_kafka_sink.security.sasl.oauthbearer import claims_of, unsigned_jwt
 from spark_kafka_sink.security.sasl.oidc import OidcTokens, TokenEndpoint, TokenFile
 from tests.every import every
 from tests.security.certificates import Authority, server_context
-from tests.security.sasl.http_servers import Answer, http_server, raw_server, tunnel
+from tests.security.sasl.http_servers import Answer, http_server, raw_server, silent, tunnel
 from tests.waiting import HOUR_S
+
+pytestmark = pytest.mark.usefixtures("no_proxy")
 
 SECRET = "s3cret+/=&%ü"
 EXPIRY = 2_000_000_000
-
-
-@pytest.fixture(autouse=True)
-def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.upper(), raising=False)
 
 
 class Pauses:
@@ -208,12 +203,6 @@ def asked(connection: socket.socket) -> None:
         if not more:
             raise OSError("the client has gone")
         data += more
-
-
-def silent(connection: socket.socket) -> None:
-    """Reads until the client goes."""
-    while connection.recv(65536):
-        pass
 
 
 def drip(first: bytes) -> Callable[[socket.socket], None]:

@@ -26,14 +26,12 @@ FIRST = f"r={NONCE}-server,s={SALT},i=4096"
 MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
-def mechanism(
-    name: str = "SCRAM-SHA-256", user: str = "alice", password: str = "pass-word", *, is_token: bool = False
-) -> ScramMechanism:
-    return ScramMechanism(name, lambda: (user, Secret(password)), is_token=is_token)
+def mechanism(name: str = "SCRAM-SHA-256", user: str = "alice", password: str = "pass-word") -> ScramMechanism:
+    return ScramMechanism(name, lambda: (user, Secret(password)))
 
 
-def fixed(nonce: str, user: str = "user", password: str = "pencil") -> ScramClient:
-    return ScramMechanism("SCRAM-SHA-256", lambda: (user, Secret(password)), nonce=lambda: nonce).client("broker")
+def fixed(nonce: str) -> ScramClient:
+    return ScramMechanism("SCRAM-SHA-256", lambda: ("user", Secret("pencil")), nonce=lambda: nonce).client("broker")
 
 
 def sent(client: ScramClient, challenge: bytes | None) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import pytest
 
@@ -45,7 +45,7 @@ def query(kafka: Kafka, new_topic: NewTopic) -> Iterator[Query]:
     commits.committers.close()
 
 
-def options_of(query: Query, report_topic: str, more: Mapping[str, str] | None = None) -> SinkOptions:
+def options_of(query: Query, report_topic: str) -> SinkOptions:
     return sink_options(
         {
             "kafka.bootstrap.servers": query.kafka.bootstrap_servers,
@@ -56,7 +56,6 @@ def options_of(query: Query, report_topic: str, more: Mapping[str, str] | None =
             "commit.log.partitions": "2",
             "report.topic": report_topic,
             "kafka.transaction.timeout.ms": "60000",
-            **(more or {}),
         }
     )
 
