@@ -1,7 +1,8 @@
 """`make fuzz`: coverage-guided runs of the decoders, then whole connections, with FRAMES frames of each kind.
 
-SEED repeats a run of the decoders; what threads do in a connection is not repeated. TARGETS names some of them, with commas.
-KEEP=1 adds what the run found to the kept corpus. What made a target fail is in build/fuzz/TARGET/.
+Of answers to clients there are a twentieth. SEED repeats a run of the decoders; what threads do in a connection is not repeated.
+TARGETS names some of them, with commas. KEEP=1 adds what the run found to the kept corpus.
+What made a target fail is in build/fuzz/TARGET/.
 """
 
 from __future__ import annotations
