@@ -95,26 +95,27 @@ def partition_writer(options: Mapping[str, object], metrics: DeliveryMetrics | N
         OptionError: an option is not valid, or `delivery.guarantee` is exactly-once.
     """
     checked = checked_options(options)
-    with_schema = f"{min(checked.formats, default='')}.format"
-    for applies, option, what, why, or_else in (
-        (checked.exactly_once is not None, GUARANTEE, "exactly-once", "there is no commit on the driver", ""),
-        (checked.schemas is not None, with_schema, "it", "rows do not show the types of a schema", ""),
-        (
-            checked.record.trace.header is not TraceHeader.NONE,
-            *(TRACE_HEADER, "it", "it has neither batches nor spans", ", or put the header into the column headers"),
-        ),
-        (checked.report_topic is not None, REPORT_TOPIC, "it", "nothing commits a batch or a job", ""),
-    ):
-        if applies:
-            raise OptionError(
-                f"option {option}: partition_writer does not support {what}, because {why};"
-                f" use publish(df, ...), foreach_batch or format('kafka_sink'){or_else}",
-                option=option,
-            )
+    if checked.exactly_once is not None:
+        raise _refused(GUARANTEE, "there is no commit on the driver", what="exactly-once")
+    if checked.schemas is not None:
+        raise _refused(f"{min(checked.formats)}.format", "rows do not show the types of a schema")
+    if checked.record.trace.header is not TraceHeader.NONE:
+        or_else = ", or put the header into the column headers"
+        raise _refused(TRACE_HEADER, "it has neither batches nor spans", or_else=or_else)
+    if checked.report_topic is not None:
+        raise _refused(REPORT_TOPIC, "nothing commits a batch or a job")
     check_workers_python(active_context())
     create_missing_topic(checked)
     check_dead_letters(checked)
     return PartitionWriter(checked, metrics.feed if metrics else Feed())
+
+
+def _refused(option: str, why: str, *, what: str = "it", or_else: str = "") -> OptionError:
+    return OptionError(
+        f"option {option}: partition_writer does not support {what}, because {why};"
+        f" use publish(df, ...), foreach_batch or format('kafka_sink'){or_else}",
+        option=option,
+    )
 
 
 def batches_of_rows(
