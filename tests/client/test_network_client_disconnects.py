@@ -80,9 +80,12 @@ def test_a_poisoned_connection_is_closed_and_everything_in_flight_on_it_fails(
         assert rig.client.is_unavailable(1)
 
 
-def test_a_stranger_that_answers_api_versions_with_such_is_told_as_a_failure(broker: EmbeddedBroker) -> None:
+@pytest.mark.parametrize(("poison", "says"), poisons())
+def test_a_stranger_that_answers_api_versions_with_such_is_told_as_a_failure(
+    broker: EmbeddedBroker, poison: bytes, says: str
+) -> None:
     with Rig(broker) as rig:
-        rig.change = lambda _: b"HTTP/1.1 400 Bad Request\r\n\r\n"
+        rig.change = lambda _: poison
         rig.ready()
         rig.metadata.due_in_ms = 0
         rig.poll_until(lambda: rig.client.is_unavailable(1))

@@ -6,6 +6,8 @@ import struct
 from collections.abc import Callable
 from dataclasses import replace
 
+import pytest
+
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.errors import UnsupportedVersionError
 from spark_kafka_sink.protocol.api import ApiKey
@@ -41,12 +43,15 @@ def test_a_connection_begins_with_api_versions_in_the_newest_version_that_names_
         rig.poll_until(rig.ready)
 
 
-def test_a_broker_that_answers_in_v0_that_it_does_not_know_the_version_is_asked_again(broker: EmbeddedBroker) -> None:
+@pytest.mark.parametrize(("offered", "then"), [({18: (0, 3)}, 3), ({}, 0), ({3: (0, 9)}, 0)])
+def test_a_broker_that_answers_in_v0_that_it_does_not_know_the_version_is_asked_again(
+    broker: EmbeddedBroker, offered: dict[int, tuple[int, int]], then: int
+) -> None:
     with Rig(broker) as rig:
-        rig.change = in_v0(versions({18: (0, 3)}, ErrorCode.UNSUPPORTED_VERSION), times=1)
+        rig.change = in_v0(versions(offered, ErrorCode.UNSUPPORTED_VERSION), times=1)
         connection = rig.connected()
         again, _ = connection.requests()[1]
-        assert (again.api_key, again.api_version) == (ApiKey.API_VERSIONS, 3)
+        assert (again.api_key, again.api_version) == (ApiKey.API_VERSIONS, then)
 
 
 def test_a_broker_that_refuses_every_version_is_left_alone_until_its_back_off_is_over(broker: EmbeddedBroker) -> None:
