@@ -184,6 +184,13 @@ def test_a_broker_that_was_sent_a_secret_is_not_quoted(mechanism: str) -> None:
     assert "you sent" not in str(error) + repr(error.facts)
 
 
+def test_of_the_answer_to_a_token_only_the_status_is_quoted() -> None:
+    made, _ = after_handshake(Mechanism("OAUTHBEARER"))
+    error = failure(made, refused(ErrorCode.SASL_AUTHENTICATION_FAILED, f'{{"status":"invalid_token","scope":"{PASSWORD}"}}'))
+    assert "the broker rejected the token: invalid_token. Check the user" in error.message
+    assert PASSWORD not in str(error) + repr(error.facts)
+
+
 def test_a_brokers_words_are_one_line_and_not_endless() -> None:
     made, _ = after_handshake(Scripted([b"proof", None]))
     error = failure(made, refused(ErrorCode.SASL_AUTHENTICATION_FAILED, "x\n[DELIVERY] forged " * 1_700))

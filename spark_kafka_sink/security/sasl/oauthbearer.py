@@ -22,6 +22,7 @@ _AUTH: Final = "auth"
 _EXTENSION_NAME: Final = re.compile(r"[A-Za-z]+")
 _EXTENSION_VALUE: Final = re.compile(r"[\x21-\x7e \t\r\n]+")
 _TOKEN: Final = re.compile(r"[-_~+/.a-zA-Z0-9]+=*")
+_STATUS: Final = re.compile(r'"status"\s*:\s*"(invalid_token|invalid_request|insufficient_scope)"')
 
 
 def wrong_extension(extensions: Mapping[str, str]) -> str | None:
@@ -48,6 +49,12 @@ def client_initial_response(token: Token, extensions: Mapping[str, str]) -> byte
         raise AuthenticationError(wrong)
     parts = [f"{_AUTH}=Bearer {value}", *(f"{name}={text}" for name, text in every.items())]
     return f"n,,{_SEPARATOR}{''.join(part + _SEPARATOR for part in parts)}{_SEPARATOR}".encode()
+
+
+def refusal(answer: str) -> str:
+    """Returns the status in a broker's JSON (RFC 7628, 3.2.2), or "" if it is not a known one. The rest may repeat the token."""
+    found = _STATUS.search(answer, 0, 65_536)
+    return found[1] if found else ""
 
 
 class _State(Enum):
@@ -78,14 +85,13 @@ class OAuthBearerClient:
             self._state = _State.COMPLETE
             return None
         if state is _State.ANSWER:
-            # RFC 7628: the broker ends the login only after the client has acknowledged the reason. The reason is also in the
-            # broker's last response, or in the error below.
+            # RFC 7628: the broker ends the login after the client has acknowledged the reason, which Kafka then repeats.
             self._on_refused()
-            self._refusal, self._state = self._reason(challenge or b""), _State.REFUSED
+            self._refusal, self._state = refusal((challenge or b"").decode(errors="replace")), _State.REFUSED
             return _SEPARATOR.encode()
         if state is _State.REFUSED:
             whose = f" of {quoted(self._token.principal)!r}" if self._token.principal else ""
-            raise AuthenticationError(f"the broker rejected the token{whose}: {self._refusal}")
+            raise AuthenticationError(f"the broker rejected the token{whose}: {self._refusal or 'it gave no known reason'}")
         raise AuthenticationError("the broker sent another message after the OAUTHBEARER login had ended")
 
     def is_complete(self) -> bool:
@@ -93,15 +99,6 @@ class OAuthBearerClient:
 
     def principal(self) -> str:
         return self._token.principal
-
-    def _reason(self, challenge: bytes) -> str:
-        """Returns the status of the broker's JSON (RFC 7628, 3.2.2) if it is a known one. The rest may repeat the token."""
-        try:
-            answer: Any = json.loads(challenge[:65_536])
-        except (ValueError, RecursionError):
-            answer = None
-        status = answer.get("status") if isinstance(answer, dict) else None
-        return status if status in ("invalid_token", "invalid_request", "insufficient_scope") else "it gave no known reason"
 
 
 class Tokens(Protocol):
