@@ -147,6 +147,7 @@ class Driver:
     def run(self, query: Query) -> None:
         """What comes of it are events."""
         self.ready()
+        self._let_go()  # a process of the query before may have come to a failpoint after that had ended
         assert self._process.stdin is not None
         self._process.stdin.write(query.as_json() + "\n")
         self._process.stdin.flush()
@@ -225,7 +226,7 @@ class Driver:
         return [child for each in java for child in _children(each, recursive=False) if _name(child) not in {"java", "bash"}]
 
     def _let_go(self) -> None:
-        """Whoever stands at a failpoint goes on: what a dead driver's processes still do comes beside its successor's work."""
+        """Whoever stands at a failpoint goes on: what is left of a dead driver or an ended query comes beside the next one."""
         while True:
             try:
                 event = self._events.get_nowait()
