@@ -24,6 +24,12 @@ from tests.spark.frames import numbers, options
 from tests.spark.task.test_progress_sender import message
 
 
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine the bar's thread may need more than JOIN_S for its last line."""
+    monkeypatch.setattr(progress_bar, "JOIN_S", 60.0)
+
+
 class Refusing:
     """A context of a cluster that lets a program follow no jobs."""
 
