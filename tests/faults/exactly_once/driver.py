@@ -147,7 +147,6 @@ class Driver:
     def run(self, query: Query) -> None:
         """What comes of it are events."""
         self.ready()
-        self._let_go()  # a process of the query before may have come to a failpoint after that had ended
         assert self._process.stdin is not None
         self._process.stdin.write(query.as_json() + "\n")
         self._process.stdin.flush()
@@ -158,6 +157,10 @@ class Driver:
             return self._events.get(timeout=deadline_s)
         except queue.Empty:
             raise TimeoutError(self.explain(f"nothing came from the driver in {deadline_s:g} s")) from None
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     @property
     def jvm(self) -> psutil.Process:
@@ -226,7 +229,7 @@ class Driver:
         return [child for each in java for child in _children(each, recursive=False) if _name(child) not in {"java", "bash"}]
 
     def _let_go(self) -> None:
-        """Whoever stands at a failpoint goes on: what is left of a dead driver or an ended query comes beside the next one."""
+        """Whoever stands at a failpoint goes on: what a dead driver's processes still do comes beside its successor's work."""
         while True:
             try:
                 event = self._events.get_nowait()
