@@ -29,8 +29,7 @@ from spark_kafka_sink.protocol.apis.sasl import (
 )
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from spark_kafka_sink.protocol.fields import Message
-from spark_kafka_sink.security.sasl.mechanism import SaslClient, SaslMechanism
-from spark_kafka_sink.security.sasl.oauthbearer import OAUTHBEARER, refusal
+from spark_kafka_sink.security.sasl.mechanism import SaslClient, SaslMechanism, refusal
 
 MAX_MESSAGES: Final = 20
 """Messages that one login may take. SCRAM takes 2; GSSAPI takes 4 or 5."""
@@ -207,7 +206,7 @@ class SaslLogin:
         # Other mechanisms send a password or a token, which a broker may repeat in any encoding.
         may_quote = self._mechanism.name.startswith(("SCRAM-", "GSSAPI"))
         said = (quoted(words, most=MAX_WORDS) if may_quote and words else "") or f"{api} failed with {facts.name}"
-        if self._mechanism.name == OAUTHBEARER and (status := refusal(words or "")):
+        if self._mechanism.name == "OAUTHBEARER" and (status := refusal(words or "")):
             said = f"the broker rejected the token: {status}"
         if facts.retriable:
             self._move(S.FAILED)

@@ -101,6 +101,5 @@ def test_the_query_over_reports_finds_the_offsets_of_a_batch(spark: SparkSession
     assert ReportRecord.of(value).batch.batch == 17
     assert json.loads(value).keys() == json.loads(ReportRecord.of(value).value()).keys()
     spark.createDataFrame([(value,)], "value BINARY").createOrReplaceTempView("reports")
-    fields = ("topic", "partition", "first_offset", "last_offset")
-    partitions = [(17, *map(each.get, fields)) for each in json.loads(value)["partitions"]]
-    assert [tuple(row) for row in spark.sql(code["sql"]).collect()] == partitions
+    found = [tuple(row) for row in spark.sql(code["sql"]).collect()]
+    assert found == [(17, "events", 0, 68034, 72033), (17, "events", 1, 68034, 72033)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
@@ -11,6 +12,17 @@ from spark_kafka_sink.options.secret import Secret
 from spark_kafka_sink.options.security_config import SecurityConfig
 from spark_kafka_sink.security.credentials import jaas_of, user_and_password
 from spark_kafka_sink.security.sasl.scram import PLAIN, SCRAM_HASHES, CredentialsSource, PlainMechanism, ScramMechanism
+
+_STATUS: Final = re.compile(r'"status"\s*:\s*"(invalid_token|invalid_request|insufficient_scope)"')
+
+
+def refusal(answer: str) -> str:
+    """Returns the status in a broker's answer to a token (RFC 7628, 3.2.2), or "" if it is none of the known ones.
+
+    The rest of the answer may repeat the token.
+    """
+    found = _STATUS.search(answer, 0, 65_536)
+    return found[1] if found else ""
 
 
 class SaslClient(Protocol):

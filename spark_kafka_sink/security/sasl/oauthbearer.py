@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol
 
 from spark_kafka_sink.errors import AuthenticationError
 from spark_kafka_sink.peer_text import quoted
+from spark_kafka_sink.security.sasl.mechanism import refusal
 from spark_kafka_sink.security.sasl.token_cache import Token
 
 OAUTHBEARER: Final = "OAUTHBEARER"
@@ -22,7 +23,6 @@ _AUTH: Final = "auth"
 _EXTENSION_NAME: Final = re.compile(r"[A-Za-z]+")
 _EXTENSION_VALUE: Final = re.compile(r"[\x21-\x7e \t\r\n]+")
 _TOKEN: Final = re.compile(r"[-_~+/.a-zA-Z0-9]+=*")
-_STATUS: Final = re.compile(r'"status"\s*:\s*"(invalid_token|invalid_request|insufficient_scope)"')
 
 
 def wrong_extension(extensions: Mapping[str, str]) -> str | None:
@@ -49,12 +49,6 @@ def client_initial_response(token: Token, extensions: Mapping[str, str]) -> byte
         raise AuthenticationError(wrong)
     parts = [f"{_AUTH}=Bearer {value}", *(f"{name}={text}" for name, text in every.items())]
     return f"n,,{_SEPARATOR}{''.join(part + _SEPARATOR for part in parts)}{_SEPARATOR}".encode()
-
-
-def refusal(answer: str) -> str:
-    """Returns the status in a broker's JSON (RFC 7628, 3.2.2), or "" if it is not a known one. The rest may repeat the token."""
-    found = _STATUS.search(answer, 0, 65_536)
-    return found[1] if found else ""
 
 
 class _State(Enum):
