@@ -165,7 +165,7 @@ class LineageRuns:
 
     def _query_began(self, event: QueryBegan) -> list[RunChange]:
         run = self._runs.get(event.query_id)
-        if run is None or run.run_id != event.run_id:  # an emitter that takes another's place is told again what runs
+        if run is None or run.run_id != event.run_id:  # a new emitter hears of running queries again
             run = self._new(event.query_id, event.run_id, event.name or event.query_id, event.at)
         # Of a query with foreachBatch it is not known yet whether it writes to Kafka.
         return run.start() if event.is_sinks else []

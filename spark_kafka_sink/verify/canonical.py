@@ -219,7 +219,7 @@ def _entries(column: Column, kind: t.MapType, path: Path, limits: Mapping[Path, 
 
 def _scalar(column: Column, kind: t.DataType, limit: str | None) -> Column:
     if isinstance(kind, t.TimestampType):
-        # With the offset of its zone, so that the hour that a clock goes back for is told apart.
+        # With the offset of its zone, so that the two hours of a clock that goes back differ.
         whole = F.date_trunc("MILLISECOND", column) if limit == MILLISECONDS else column
         return F.date_format(whole, "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX")
     if isinstance(kind, t.TimestampNTZType):

@@ -25,7 +25,7 @@ Rows = Callable[[pa.Array], pa.Array]
 """Returns for each row of a column whether it is valid; null for a null row."""
 
 _WIDE: Final = Context(prec=10_000)
-_SURE_DIGITS: Final = 15  # a decimal of at most as many digits is told apart from any other as a double
+_SURE_DIGITS: Final = 15  # decimals of up to 15 digits differ as doubles, too
 
 
 def check(valid: Rows, problem: str) -> Check:

@@ -25,7 +25,7 @@ from spark_kafka_sink.records.timestamps import in_other_unit, time_problem
 
 T = TypeVar("T")
 
-# Rows of the first piece behind a bad row. An attempt has a fixed cost of 50 to 500 us, which is about what so many rows cost.
+# Rows of the first piece behind a bad row. An attempt has a fixed cost of 50 to 500 us, which is about what 64 rows cost.
 FIRST_PIECE: Final = 64
 
 

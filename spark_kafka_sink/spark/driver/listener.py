@@ -41,7 +41,7 @@ _TOKEN_BYTES: Final = 32
 _PART: Final = 1 << 20
 
 Handler = Callable[[bytes], int | None]
-"""Takes the content of a message, and returns what the sender is told: a number below 256, or None for 1.
+"""Takes the content of a message, and returns the answer for the sender: a number below 256, or None for 1.
 
 Raises an exception for content that it does not understand.
 """
@@ -234,7 +234,7 @@ def _servers(host: str) -> tuple[socket.socket, ...]:
     return tuple(servers)
 
 
-# A message takes 0.1 ms of the driver, which tells workers to wait longer if there are many: at most so many come in a second.
+# The most messages per second. Each takes 0.1 ms of the driver, which tells workers to wait longer if there are more.
 PER_SECOND: Final = 200
 # A worker that was killed says nothing any more.
 FORGET_S: Final = 30.0

@@ -71,8 +71,8 @@ class QueryEvents(StreamingQueryListener):
     """Tells a function about each query of a session that runs already, begins or ends. Each run begins and ends once.
 
     Threads: Spark calls it in threads of py4j's; while a query starts, its `start()` waits for that. It never raises. `_changed`
-    guards the runs, and is held while something is told, so that a run which is found active does not begin after its end. The
-    function must not wait. The JVM is never asked under it.
+    guards the runs, and is held while the function runs, so that a run which is found active does not begin after its end. The
+    function must not wait. The JVM is never asked under the lock.
     """
 
     def __init__(self, spark: SparkSession, tell: Callable[[QueryEvent], object]) -> None:

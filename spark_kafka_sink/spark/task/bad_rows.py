@@ -50,7 +50,7 @@ logger = logging.getLogger(__name__)
 _LETTERS_PER_APPEND: Final = 1000
 _BYTES_PER_APPEND: Final = 1 << 20
 
-# Brokers reject many if they reject more than one row of so many.
+# Brokers reject many rows if they reject more than one in 8.
 _MANY: Final = 8
 
 _BY_COLUMN: Final = {

@@ -171,7 +171,7 @@ class ProgressReporter:
                     return INTERVAL_S
             elif not was_known:  # what the daemon thread was sending has not arrived
                 return INTERVAL_S
-            # A driver that was too slow to answer may know the task, so its end is told in any case.
+            # A driver that was too slow to answer may know the task, so its end is reported in any case.
             try:
                 counts = task.counts()
                 values = [task.name, task.call, is_running, task.transaction(), counts.records, counts.bytes, counts.retries]

@@ -167,7 +167,7 @@ def _text_problem(value: object) -> str | None:
         try:
             value.encode()
         except UnicodeEncodeError as error:
-            return f"its text has no UTF-8 ({error})"
+            return f"its text cannot be encoded as UTF-8 ({error})"
     return None
 
 

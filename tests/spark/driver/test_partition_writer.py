@@ -117,11 +117,11 @@ INVALID_VALUES = [
     ("timestamp", 2**63, RecordError, "9223372036854775808 ms does not fit in 64 bits"),
     ("timestamp", -(10**5000), RecordError, "ms does not fit in 64 bits"),
     ("timestamp", pandas.NaT, RecordError, "NaT is not a time"),
-    ("value", "a\ud800", SerializationError, "its text has no UTF-8"),
-    ("key", "a\ud800", SerializationError, "its text has no UTF-8"),
-    ("topic", "a\ud800", RecordError, "its text has no UTF-8"),
-    ("headers", [("a", b""), ("\ud800", b"")], RecordError, "its text has no UTF-8"),
-    ("headers", [{"key": "\ud800", "value": b""}], RecordError, "its text has no UTF-8"),
+    ("value", "a\ud800", SerializationError, "its text cannot be encoded as UTF-8"),
+    ("key", "a\ud800", SerializationError, "its text cannot be encoded as UTF-8"),
+    ("topic", "a\ud800", RecordError, "its text cannot be encoded as UTF-8"),
+    ("headers", [("a", b""), ("\ud800", b"")], RecordError, "its text cannot be encoded as UTF-8"),
+    ("headers", [{"key": "\ud800", "value": b""}], RecordError, "its text cannot be encoded as UTF-8"),
 ]
 
 
