@@ -12,10 +12,7 @@ from tests.faults.exactly_once.failpoint_watch import Reached
 
 
 def hold(driver: Driver, failpoint: Failpoint, batch: int, nth: int = 1) -> Reached:
-    """Who comes to `failpoint` of the batch as the nth from now on. It stands there until it is let go; all others go on.
-
-    Not the driver's own process, which ends what a stopped query has left: that may be one of the test before.
-    """
+    """Who comes to `failpoint` of the batch as the nth from now on. It stands there until it is let go; all others go on."""
     while True:
         event = driver.next()
         assert isinstance(event, Reached), driver.explain(f"{event}")
@@ -23,7 +20,15 @@ def hold(driver: Driver, failpoint: Failpoint, batch: int, nth: int = 1) -> Reac
             nth -= 1
             if not nth:
                 return event
-        event.go()
+        _let_go(driver, event)
+
+
+def _let_go(driver: Driver, reached: Reached) -> None:
+    """The driver's own process ends what a stopped query has left, of this test or the one before. Here it fails to."""
+    if reached.pid == driver.pid:
+        reached.fail("the driver's own process is not to end what is left")
+    else:
+        reached.go()
 
 
 def run_to_the_end(driver: Driver) -> Said:
@@ -31,7 +36,7 @@ def run_to_the_end(driver: Driver) -> Said:
     while True:
         event = driver.next()
         if isinstance(event, Reached):
-            event.go()
+            _let_go(driver, event)
         assert not isinstance(event, Ended), driver.explain("the driver is gone")
         if isinstance(event, Said):
             return event
