@@ -351,7 +351,7 @@ def _poll(ask: Callable[[], Tasks], bar: Any, progress: CallProgress, stop: thre
             bar.n = progress.share(tasks)
         text = progress.text(tasks)
         if stopped and not progress.has_succeeded:
-            text += ", failed"
+            text = f"failed: {text}"  # in front, because tqdm cuts off what a terminal of 80 columns has no space for
         bar.set_postfix_str(text, refresh=False)
         bar.refresh()
 

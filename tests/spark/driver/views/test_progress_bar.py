@@ -25,8 +25,10 @@ from tests.spark.task.test_progress_sender import message
 
 
 @pytest.fixture(autouse=True)
-def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a busy machine the bar's thread may need more than JOIN_S for its last line."""
+def _in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has 80 columns. On a busy machine the bar's thread may need more than JOIN_S for its last line."""
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("LINES", "24")
     monkeypatch.setattr(progress_bar, "JOIN_S", 60.0)
 
 
@@ -77,7 +79,7 @@ def last_line(capsys: pytest.CaptureFixture[str]) -> str:
     return capsys.readouterr().err.rpartition("\r")[2]
 
 
-@pytest.mark.parametrize(("fails", "shown"), [(False, ("4 of 4 tasks]", "100%|")), (True, ("3 of 4 tasks, failed]", "75%|"))])
+@pytest.mark.parametrize(("fails", "shown"), [(False, ("4 of 4 tasks]", "100%|")), (True, ("failed: 3 of 4 tasks]", "75%|"))])
 def test_on_spark_connect_the_bar_shows_the_tasks_of_this_threads_operation(
     *, fails: bool, shown: tuple[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -177,7 +179,7 @@ def test_the_bar_is_full_after_success_although_stages_were_skipped_and_says_so_
         if fails:
             raise ZeroDivisionError
     last = capsys.readouterr().err.rpartition("\r")[2]
-    found = ("0 of 8 tasks, 0 rows", "0%|", ", failed]") if fails else ("1 of 1 task, 0 rows", "100%|", "0 retries]")
+    found = ("failed: 0 of 8 tasks, 0 rows", "0%|") if fails else ("1 of 1 task, 0 rows", "100%|", "0 retries]")
     assert [text for text in found if text not in last] == []
 
 
