@@ -90,7 +90,9 @@ class Kafka:
                 return
 
     def delete_topic(self, name: str, *, deadline_s: float = 60.0) -> None:
+        """Returns once a broker does not list it any more, which is a moment after the controller has deleted it."""
         self.admin.delete_topics([name], request_timeout=deadline_s)[name].result(timeout=deadline_s)
+        self.wait_for(lambda: name not in self.metadata().topics, f"the end of topic {name}", deadline_s)
 
     def wait_for(self, reached: Callable[[], bool], what: str, deadline_s: float) -> None:
         """Polls until `reached()` is true, also if brokers do not answer. Raises TimeoutError, with `what`, at the deadline."""
